@@ -1,0 +1,61 @@
+"""tacit: learn together without telling.
+
+Public names are resolved when they are first used (PEP 562), so that ``import tacit`` is light.
+
+>>> import tacit
+>>> tacit.Budget(1.0).epsilon
+1.0
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tacit._version import __version__
+
+if TYPE_CHECKING:
+    from tacit.learners.mean_regularized import MeanRegularized
+    from tacit.learners.pooled import Pooled
+    from tacit.learners.single_task import SingleTask
+    from tacit.privacy.budget import Budget, Guarantee
+    from tacit.privacy.ledger import Ledger
+    from tacit.privacy.release import Declared, Release
+    from tacit.tasks import Column, TaskSet
+
+_HOME = {
+    "Budget": "tacit.privacy.budget",
+    "Column": "tacit.tasks",
+    "Declared": "tacit.privacy.release",
+    "Guarantee": "tacit.privacy.budget",
+    "Ledger": "tacit.privacy.ledger",
+    "MeanRegularized": "tacit.learners.mean_regularized",
+    "Pooled": "tacit.learners.pooled",
+    "Release": "tacit.privacy.release",
+    "SingleTask": "tacit.learners.single_task",
+    "TaskSet": "tacit.tasks",
+}
+
+__all__ = [
+    "Budget",
+    "Column",
+    "Declared",
+    "Guarantee",
+    "Ledger",
+    "MeanRegularized",
+    "Pooled",
+    "Release",
+    "SingleTask",
+    "TaskSet",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,3 @@
+"""The version, readable without installed metadata."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,48 @@
+"""Data to learn on: generators with a known truth, and loaders of checksummed files.
+
+Loaders read from the folder named by the environment variable TACIT_DATA. Nothing is downloaded.
+"""
+
+from tacit.datasets.generators import (
+    Generated,
+    group_sparse_tasks,
+    low_rank_tasks,
+    related_tasks,
+)
+from tacit.datasets.loaders import (
+    Activities,
+    DailyLoad,
+    Digits,
+    RealEstate,
+    School,
+    TaskData,
+    Writers,
+    load_femnist_writers,
+    load_har,
+    load_household_power,
+    load_landmine,
+    load_mnist_by_writer,
+    load_real_estate,
+    load_school,
+)
+
+__all__ = [
+    "Activities",
+    "DailyLoad",
+    "Digits",
+    "Generated",
+    "RealEstate",
+    "School",
+    "TaskData",
+    "Writers",
+    "group_sparse_tasks",
+    "load_femnist_writers",
+    "load_har",
+    "load_household_power",
+    "load_landmine",
+    "load_mnist_by_writer",
+    "load_real_estate",
+    "load_school",
+    "low_rank_tasks",
+    "related_tasks",
+]

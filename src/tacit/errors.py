@@ -1,0 +1,89 @@
+"""The exception tree. Every error that tacit raises on purpose is one of these.
+
+::
+
+    TacitError
+    ├── InvalidInput (ValueError)     bad shapes, NaN, unknown columns, bad parameters
+    │   ├── MissingValues             NaN where no rule for missing values was declared
+    │   ├── UndeclaredValue           a category or class that was not declared
+    │   └── NotPure                   delta = 0 asked of a mechanism that is not pure
+    ├── UnknownTask (KeyError)        predict for a task that was not fitted
+    ├── BudgetExceeded                a release would spend more than a task has left
+    ├── UntrustedMessage              something that is no Release would cross an untrusted edge
+    ├── LedgerError                   the ledger cannot record, so nothing was released
+    │   └── LedgerCorrupt             its entries disagree with their digests
+    └── DataUnavailable               a data set is not on this machine, or is not the one meant
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+
+class TacitError(Exception):
+    """Base of all errors raised by tacit."""
+
+
+class InvalidInput(TacitError, ValueError):
+    """The input cannot be used: what was seen, what was expected, and where."""
+
+
+class MissingValues(InvalidInput):
+    """A column holds missing values and no rule for them was declared."""
+
+    def __init__(self, column: object, count: int) -> None:
+        self.column, self.count = column, count
+        super().__init__(
+            f"column {column!r} has {count} missing value{'s' if count != 1 else ''} (NaN); "
+            "drop those rows, or declare what a missing value means "
+            "(Column(missing=...), see TaskSet)"
+        )
+
+
+class UndeclaredValue(InvalidInput):
+    """A category or class occurs in the data but not in the declaration."""
+
+
+class NotPure(InvalidInput):
+    """delta = 0 was asked for, and the mechanism cannot give it."""
+
+
+class UnknownTask(TacitError, KeyError):
+    """A task label that the model does not know."""
+
+    def __init__(self, task: Hashable, known: int) -> None:
+        self.task = task
+        super().__init__(
+            f"task {task!r} is not one of the {known} fitted tasks; "
+            "use adapt() to add it, or predict(unknown='shared')"
+        )
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0])
+
+
+class BudgetExceeded(TacitError):
+    """A release would spend more than a task has left. Nothing was drawn or recorded."""
+
+    def __init__(self, task: Hashable, left: float, asked: float, budget: object) -> None:
+        self.task, self.left, self.asked, self.budget = task, left, asked, budget
+        super().__init__(
+            f"task {task!r} has epsilon {left:.4g} left of {budget}, the run asks for {asked:.4g}; "
+            "no noise was drawn and nothing was spent"
+        )
+
+
+class UntrustedMessage(TacitError):
+    """A value that is neither a Release nor a declared constant would leave the trusted side."""
+
+
+class LedgerError(TacitError):
+    """The ledger could not record the spend, so nothing was released."""
+
+
+class LedgerCorrupt(LedgerError):
+    """An entry of the ledger was edited, deleted or reordered, or the file is no ledger."""
+
+
+class DataUnavailable(TacitError):
+    """A data set is not on this machine, or its checksum is not the published one."""

@@ -1,0 +1,84 @@
+"""The folder of a fitted model: model.safetensors (never pickle) and certificate.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import InvalidInput
+
+MODEL, CERTIFICATE = "model.safetensors", "certificate.json"
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+def plain(label: Any) -> Any:
+    """A label as JSON knows it: numpy scalars become Python's, tuples become lists.
+
+    >>> plain(np.int64(3)), plain(("a", 1))
+    (3, ['a', 1])
+    """
+    if isinstance(label, np.generic):
+        label = label.item()
+    if isinstance(label, tuple):
+        return [plain(part) for part in label]
+    if isinstance(label, str | int | float | bool) or label is None:
+        return label
+    raise InvalidInput(f"label {label!r} cannot be written; use text, numbers or tuples of them")
+
+
+def hashable(label: Any) -> Hashable:
+    """Inverse of plain.
+
+    >>> hashable(["a", 1])
+    ('a', 1)
+    """
+    return tuple(map(hashable, label)) if isinstance(label, list) else label
+
+
+def write(
+    directory: str | Path, description: Mapping[str, Any], arrays: Arrays, certificate: Any
+) -> Path:
+    """Writes both files, each whole or not at all."""
+    from safetensors.numpy import save
+
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: np.array(array, order="C") for name, array in arrays.items()}
+    _replace(folder / MODEL, save(tensors, metadata={"tacit": json.dumps(description)}))
+    text = json.dumps(certificate, indent=2, sort_keys=True, ensure_ascii=False)
+    _replace(folder / CERTIFICATE, (text + "\n").encode())
+    return folder
+
+
+def read(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Description, arrays and certificate."""
+    from safetensors import SafetensorError, safe_open
+
+    folder = Path(directory)
+    try:
+        certificate = json.loads((folder / CERTIFICATE).read_text())
+        with safe_open(folder / MODEL, framework="numpy") as file:
+            description = json.loads(file.metadata()["tacit"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 not a dict
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise InvalidInput(f"{folder} is not a tacit model: {error}") from error
+    return description, arrays, certificate
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """The new content appears under its name at once, or the old one stays."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,39 @@
+"""One model for all rows, as if there were one task: the other limit. Not private."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.estimator import Door, Home, Message, MultiTaskEstimator, Progress, Unprotected
+from tacit.linear.alone import best_alone
+from tacit.linear.batched import Problems
+from tacit.linear.losses import FloatArray
+
+
+class Pooled(MultiTaskEstimator):
+    """Ridge or logistic regression on all rows; the penalty by leave-one-out.
+
+    >>> model = Pooled().fit([[0.0], [1.0], [0.0], [1.0]], [0, 1, 0, 1], task=["a", "a", "b", "b"])
+    >>> bool(model.coef_[0, 0] == model.coef_[0, 1])
+    True
+    """
+
+    def __init__(
+        self, loss: Literal["squared", "logistic"] = "squared", ranges: Any = None
+    ) -> None:
+        self.loss = loss
+        self.ranges = ranges
+
+    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
+        p = home.problems
+        everything = Problems(p.X, p.y, np.array([0, len(p.y)]))
+        return {"model": Unprotected(best_alone(everything, home.loss)[0])}
+
+    def _at_home(self, home: Home, shared: Message) -> FloatArray:
+        model = self._shared_model(shared)
+        return np.tile(model, (home.problems.n_tasks, 1))
+
+    def _shared_model(self, shared: Message) -> FloatArray:
+        return np.asarray(shared["model"].value)

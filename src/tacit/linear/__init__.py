@@ -1,0 +1,1 @@
+"""Linear models: losses, and many small problems at once."""

@@ -1,0 +1,58 @@
+"""Each task by itself: ridge or logistic regression with a free intercept, along one path."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.linear.batched import Path, Problems, solve_path
+from tacit.linear.losses import FloatArray, Loss
+
+PENALTIES = 10.0 ** np.arange(-2, 4.75, 0.5)
+"""The penalty path that every task walks at home; columns are about one in size."""
+
+INTERCEPT_VARIANCE = 1e6
+"""Prior variance of the last column, the intercept: practically free, finite for one row."""
+
+
+def own_path(problems: Problems, loss: Loss) -> Path:
+    """Every task held to zero at every penalty, the last column (the intercept) free."""
+    variances = np.ones(problems.X.shape[1])
+    variances[-1] = INTERCEPT_VARIANCE
+    return solve_path(problems, PENALTIES, loss=loss, covariance=variances)
+
+
+def in_own_units(problems: Problems, loss: Loss) -> tuple[Problems, FloatArray]:
+    """Every task divides its columns and its target by their root mean square: its own business.
+
+    Returns the scaled problems and the factor (m, d + 1) that turns their models back.
+    """
+    rows = np.maximum(problems.sizes, 1)
+    squares = (problems.X[:, :-1] ** 2).mean(axis=1) if problems.X.shape[1] > 1 else 0 * problems.y
+    columns = np.ones((problems.n_tasks, problems.X.shape[1]))
+    columns[:, :-1] = _positive(np.sqrt(problems.sum_rows(squares) / rows))[:, None]
+    target = np.ones(problems.n_tasks)
+    if loss.name == "squared":
+        target = _positive(np.sqrt(problems.sum_rows(problems.y**2) / rows))
+    index = np.repeat(np.arange(problems.n_tasks), problems.sizes)
+    scaled = Problems(problems.X / columns[index], problems.y / target[index], problems.offsets)
+    return scaled, target[:, None] / columns
+
+
+def best_alone(problems: Problems, loss: Loss) -> FloatArray:
+    """(m, d + 1): every task at the penalty that predicts its held-out rows best.
+
+    >>> from tacit.linear.losses import Squared
+    >>> X, y = np.array([[0.0, 1], [1, 1], [2, 1]]), np.array([1.0, 3, 5])
+    >>> best_alone(Problems(X, y, np.array([0, 3])), Squared()).round(2)
+    array([[1.99, 1.01]])
+    """
+    scaled, back = in_own_units(problems, loss)
+    path = own_path(scaled, loss)
+    held_out = scaled.sum_rows(loss.value(path.held_out, scaled.y[:, None]))
+    best = held_out[:, ::-1].argmin(axis=1)  # of equal ones the largest penalty
+    chosen = path.coef[:, ::-1][np.arange(problems.n_tasks), best]
+    return np.asarray(chosen * back)
+
+
+def _positive(sizes: FloatArray) -> FloatArray:
+    return np.where(sizes > 0, sizes, 1.0)

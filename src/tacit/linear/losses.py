@@ -1,0 +1,81 @@
+"""Losses of a linear predictor: value, first and second derivative in the prediction."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from scipy.special import expit
+
+from tacit.errors import InvalidInput
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+LossName = Literal["squared", "logistic"]
+
+
+class Loss(Protocol):
+    """ℓ(η; y) of a prediction η = xᵀw, elementwise."""
+
+    name: LossName
+
+    def value(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        """ℓ(η; y)."""
+
+    def slope(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        """∂ℓ/∂η."""
+
+    def curvature(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        """∂²ℓ/∂η²."""
+
+
+class Squared:
+    """ℓ = (η − y)²/2.
+
+    >>> float(Squared().value(np.array([3.0]), np.array([1.0]))[0])
+    2.0
+    """
+
+    name: LossName = "squared"
+
+    def value(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        return 0.5 * (eta - y) ** 2
+
+    def slope(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        return eta - y
+
+    def curvature(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        return np.ones_like(eta + y)
+
+
+class Logistic:
+    """ℓ = log(1 + exp(−yη)), y ∈ {−1, +1}.
+
+    >>> float(Logistic().value(np.array([0.0]), np.array([1.0]))[0])  # log 2
+    0.6931471805599453
+    """
+
+    name: LossName = "logistic"
+
+    def value(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        return np.logaddexp(0.0, -y * eta)
+
+    def slope(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(-y * expit(-y * eta))
+
+    def curvature(self, eta: FloatArray, y: FloatArray) -> FloatArray:
+        probability = expit(eta)
+        return np.asarray(probability * (1 - probability) + 0.0 * y)
+
+
+_LOSSES: dict[str, Loss] = {"squared": Squared(), "logistic": Logistic()}
+
+
+def loss_named(name: str) -> Loss:
+    """The loss of that name.
+
+    >>> loss_named("squared").name
+    'squared'
+    """
+    if name not in _LOSSES:
+        raise InvalidInput(f"loss must be one of {tuple(_LOSSES)}, got {name!r}")
+    return _LOSSES[name]

@@ -1,0 +1,1 @@
+"""Budgets, mechanisms, accounting and the ledger: the one door for private numbers."""

@@ -1,0 +1,97 @@
+"""What may be spent (Budget) and what was promised (Guarantee)."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Literal, get_args
+
+from tacit.errors import InvalidInput
+
+Neighbours = Literal["replace", "zero-out"]
+"""Two data sets are neighbours if one unit *becomes any other* ("replace"), or if one unit's
+contribution *becomes null* ("zero-out")."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that all releases about one unit may reveal together.
+
+    delta = 0 is allowed with pure mechanisms.
+
+    >>> Budget(1)
+    Budget(epsilon=1.0, delta=1e-05, neighbours='replace')
+    """
+
+    epsilon: float
+    delta: float = 1e-5
+    neighbours: Neighbours = field(default="replace", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.epsilon, int | float) and 0 < self.epsilon < math.inf):
+            raise InvalidInput(f"epsilon must be a positive finite number, got {self.epsilon!r}")
+        if not (isinstance(self.delta, int | float) and 0 <= self.delta < 1):
+            raise InvalidInput(f"delta must be in [0, 1), got {self.delta!r}")
+        if self.neighbours not in get_args(Neighbours):
+            raise InvalidInput(
+                f"neighbours must be one of {get_args(Neighbours)}, got {self.neighbours!r}"
+            )
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
+
+    def __str__(self) -> str:
+        return f"(epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighbours})"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A privacy promise, said in full. It belongs to a run and travels as certificate.json.
+
+    >>> g = Guarantee(epsilon=1.0, delta=1e-5, unit="a task", neighbours="replace",
+    ...               adversary="all other tasks together", accountant="exact Gaussian DP")
+    >>> g.proven
+    True
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    neighbours: str
+    adversary: str
+    not_covered: tuple[str, ...] = ()
+    accountant: str = ""
+    secure_noise: bool = True
+    proven: bool = True
+    reason: str = ""
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys; infinity is written as a string."""
+        fields = asdict(self) | {"not_covered": list(self.not_covered)}
+        for name in ("epsilon", "delta"):
+            if math.isinf(fields[name]):
+                fields[name] = "infinity"
+        return json.dumps(fields, sort_keys=True, indent=2, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Guarantee:
+        """Inverse of to_json."""
+        fields = json.loads(text)
+        fields["not_covered"] = tuple(fields["not_covered"])
+        for name in ("epsilon", "delta"):
+            fields[name] = float(fields[name])
+        return cls(**fields)
+
+    def __str__(self) -> str:
+        claim = "" if self.proven else " (claimed, NOT proven)"
+        lines = [
+            f"({self.epsilon:.4g}, {self.delta:.3g})-DP{claim} for {self.unit}",
+            f"  neighbours   {self.neighbours}",
+            f"  adversary    {self.adversary}",
+            f"  accountant   {self.accountant or 'none'}",
+            f"  secure noise {'yes' if self.secure_noise else 'NO'}",
+        ]
+        lines += [f"  not covered  {item}" for item in self.not_covered]
+        if self.reason:
+            lines.append(f"  reason       {self.reason}")
+        return "\n".join(lines)

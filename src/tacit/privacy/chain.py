@@ -1,0 +1,208 @@
+"""The hash chain: an append-only list in which no entry can be changed, removed or moved unseen.
+
+digest_k = SHA-256(digest_{k−1} ‖ kind_k ‖ 0 ‖ payload_k), digest_0 = 0, payloads as canonical JSON.
+
+The chain has no secret. Whoever can write the file can cut its end off, or rewrite an entry and
+every digest after it; that is seen only by comparing with an ``Anchor`` kept somewhere else, for
+instance in a certificate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Hashable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.errors import InvalidInput
+from tacit.privacy.accounting import Approximate, Event, Gaussian, Poisson, Pure, Visible
+
+GENESIS = bytes(32)
+RELATIVE = 1e-12
+"""Two numbers closer than this are the same number computed twice."""
+
+
+class Row(NamedTuple):
+    """An entry as it is stored."""
+
+    seq: int
+    kind: str
+    payload: str
+    digest: bytes
+
+
+class Anchor(NamedTuple):
+    """The head of a chain: its digest and its length."""
+
+    digest: str
+    length: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry as it is read: kind is "run", "spend" or "output"."""
+
+    seq: int
+    kind: str
+    payload: dict[str, Any]
+    digest: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What verify found, and what it could not have found."""
+
+    ok: bool
+    head: Anchor
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        state = "intact" if self.ok else "NOT intact"
+        lines = [f"{self.head.length} entries, {state}, head {self.head.digest[:16]}"]
+        return "\n".join(lines + [f"  {line}" for line in self.problems + self.notes])
+
+
+def link(previous: bytes, kind: str, payload: str) -> bytes:
+    """The digest of an entry.
+
+    >>> link(GENESIS, "run", "{}").hex()[:16]
+    '356ba197dc894657'
+    """
+    return hashlib.sha256(previous + kind.encode() + b"\0" + payload.encode()).digest()
+
+
+def sha256(value: bytes) -> str:
+    """The digest of a persisted output, in hex."""
+    return hashlib.sha256(value).hexdigest()
+
+
+def entry(row: Row) -> Entry:
+    """A stored row, read."""
+    return Entry(row.seq, row.kind, json.loads(row.payload), row.digest.hex())
+
+
+def broken(rows: Iterable[Row], seq: int = 0, previous: bytes = GENESIS) -> list[str]:
+    """What is wrong with the rows that follow entry ``seq``, one line each."""
+    found = []
+    for row in rows:
+        seq += 1
+        if row.seq != seq:
+            found.append(f"entry {seq} is missing: the next one is numbered {row.seq}")
+            seq = row.seq
+        if link(previous, row.kind, row.payload) != row.digest:
+            found.append(
+                f"entry {row.seq} does not match its digest: it was edited, "
+                "or one before it was removed, added or moved"
+            )
+        previous = row.digest
+    return found
+
+
+# --- what the payloads are made of ---------------------------------------------------------------
+
+
+def canonical(value: object) -> str:
+    """JSON with sorted keys and no spaces; numbers are finite, floats keep every bit.
+
+    >>> canonical({"b": 0.1, "a": np.int64(2)})
+    '{"a":2,"b":0.1}'
+    """
+    try:
+        return json.dumps(
+            value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
+        )
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"this cannot be written into a ledger: {error}") from None
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def agree(a: object, b: object) -> bool:
+    """Equal JSON, numbers up to RELATIVE: a resumed run may recompute its noise with other BLAS.
+
+    >>> agree({"mu": [0.1]}, {"mu": [0.1 + 1e-17]}), agree([1], [1, 2])
+    (True, False)
+    """
+    if a == b:
+        return True
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(agree(a[name], b[name]) for name in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(agree, a, b))
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return math.isclose(a, b, rel_tol=RELATIVE)
+    return False
+
+
+_EVENTS: dict[str, type] = {
+    kind.__name__: kind for kind in (Gaussian, Pure, Approximate, Poisson, Visible)
+}
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    """An event as JSON. Its numbers are finite and not negative: no event refunds.
+
+    >>> event_to_json(Gaussian(0.5))
+    {'kind': 'Gaussian', 'mu': 0.5}
+    """
+    if type(event).__name__ not in _EVENTS:
+        raise InvalidInput(f"an event is one of {', '.join(_EVENTS)}; got {event!r}")
+    fields = {k: v if isinstance(v, str) else float(v) for k, v in asdict(event).items()}
+    numbers = [value for value in fields.values() if not isinstance(value, str)]
+    if not all(0 <= number < math.inf for number in numbers):
+        raise InvalidInput(f"the numbers of an event are finite and not negative, got {event}")
+    return {"kind": type(event).__name__, **fields}
+
+
+def event_from_json(fields: dict[str, Any]) -> Event:
+    """Inverse of event_to_json."""
+    found: Event = _EVENTS[fields["kind"]](**{k: v for k, v in fields.items() if k != "kind"})
+    return found
+
+
+def label_to_json(label: Hashable) -> Any:
+    """A task label as JSON; what JSON does not know is written as its type and repr.
+
+    >>> label_to_json(("north", 3)), label_to_json(np.str_("a"))
+    ({'tuple': ['north', 3]}, 'a')
+    """
+    if isinstance(label, np.generic):
+        label = label.item()
+    if label is None or type(label) in (str, int, float, bool):
+        return label
+    if isinstance(label, tuple):
+        return {"tuple": [label_to_json(part) for part in label]}
+    kind, text = type(label), repr(label)
+    if " at 0x" in text:
+        raise InvalidInput(f"task label {text} has no repr that another process would recognise")
+    return {"type": f"{kind.__module__}.{kind.__qualname__}", "repr": text}
+
+
+def label_identity(written: Any) -> Hashable:
+    """What two labels share if they are the same task: 1, 1.0 and True are, as in a dict."""
+    if not isinstance(written, dict):
+        found: Hashable = written
+        return found
+    if "tuple" in written:
+        return ("tuple", *map(label_identity, written["tuple"]))
+    return ("type", written["type"], written["repr"])
+
+
+def label_from_json(written: Any) -> Hashable:
+    """The label for people to read; one that JSON does not know comes back as its repr."""
+    if not isinstance(written, dict):
+        found: Hashable = written
+        return found
+    if "tuple" in written:
+        return tuple(map(label_from_json, written["tuple"]))
+    text: str = written["repr"]
+    return text

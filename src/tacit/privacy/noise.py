@@ -1,0 +1,371 @@
+"""Noise: where randomness comes from, and exact rounded Gaussian and Laplace samplers.
+
+Floating-point noise betrays the value it was added to in its low bits (docs/privacy.md, G). Secure
+noise is an integer k, and the released value is k·g on a public grid g = σ/R:
+
+    P(k) = F((k + ½)/R) − F((k − ½)/R),    R = RESOLUTION, F the normal or the Laplace law,
+
+the continuous noise, rounded. If the sum is a multiple of g too, then sum + k·g is the continuous
+release rounded to the grid: post-processing, so its guarantee carries over unchanged.
+
+**The sampler is exact**, in this sense: if the words are uniform, k has exactly the law above.
+
+1. |z| falls in a bucket of width 1/64. One word u selects it: U = 0.u… in binary is compared
+   with the thresholds P(|z| < b/64), of which 64 bits are tabulated.
+2. A bucket has 2²¹ cells of width h = 1/(2R). A second word gives a sign, a cell j and 42 bits of
+   a uniform V. The cell is accepted if V < r, r = mass of cell j / mass of cell 0 ≤ 1, since both
+   densities fall with |z|. A rejected cell is drawn again, the bucket never.
+3. Cell c = ⌊|z|/h⌋ is rounded to the nearest multiple of 1/R: k = ±⌊(c + 1)/2⌋. Cell 0 gives
+   k = 0 with either sign.
+
+Fixed-width numbers only *filter*. Where the known bits of U or V do not settle a comparison
+(probability about 2⁻⁴⁰ a value), it is settled in big integers, with as many further bits of the
+uniform as it takes. So neither the table nor the rounding of exp adds any error:
+
+    table 0 + tail 0 + float 0 + cell mass 0 = STATISTICAL_DISTANCE = 0 a value.
+
+(64-bit integers hold all exponents while |z| < 2¹³; beyond lies less than exp(−2¹³).)
+What remains is an assumption: the operating system's words cannot be told from uniform ones.
+Nothing here runs in constant time: an observer of the clock is not covered.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+WordArray = np.ndarray[Any, np.dtype[np.uint64]]
+BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
+
+RESOLUTION = 2**26
+"""Grid points of secure noise in one standard deviation (Gaussian) or one scale (Laplace)."""
+
+STATISTICAL_DISTANCE = 0.0
+"""Of one secure noise value from its exact law, given uniform words (derived in the module)."""
+
+_CELL_BITS = 21  # cells in a bucket: 2R/64
+_ACCEPT_BITS = 42  # 64 = 1 (sign) + 21 (cell) + 42 (accept)
+_UNIT_BITS = 55  # exponents of densities are integers in units of 2^−55: z²/2 = c²/2^55 at z = c·h
+_GUIDE_BITS = 16
+_CHUNK = 2**16  # values at a time: what they need stays in the cache
+
+
+# --- where randomness comes from -----------------------------------------------------------------
+
+
+class Source(Protocol):
+    """Independent uniform 64-bit words."""
+
+    secure: ClassVar[bool]
+
+    def words(self, n: int) -> WordArray:
+        """The next n words."""
+        ...
+
+
+@dataclass(frozen=True)
+class SecureSource:
+    """Words from the operating system."""
+
+    secure: ClassVar[bool] = True
+
+    def words(self, n: int) -> WordArray:
+        """The next n words."""
+        return np.frombuffer(os.urandom(8 * n), dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class SimulatedSource:
+    """Words from a generator: reproducible, so not secret."""
+
+    rng: np.random.Generator
+    secure: ClassVar[bool] = False
+
+    def words(self, n: int) -> WordArray:
+        """The next n words."""
+        return self.rng.integers(0, 2**64 - 1, size=n, dtype=np.uint64, endpoint=True)
+
+
+def system_generator() -> np.random.Generator:
+    """A fresh generator keyed with 128 bits of the operating system.
+
+    For the laws that have no exact sampler here (K-norm, Wishart): unpredictable, but drawn in
+    floating point. Their mechanisms snap to a public grid and say secure_noise=False.
+    """
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(os.urandom(16))))
+
+
+# --- big integers: P(|z| < t), to as many bits as asked ------------------------------------------
+
+
+def _rounded_shift(value: int, by: int) -> int:
+    """value / 2^by, to the nearest integer."""
+    return (value + (1 << (by - 1))) >> by
+
+
+def _series(exponent: int, step: int, bits: int) -> int:
+    """2^bits Σ_n (−x)^n / (n! (step·n + 1)), x = exponent/2^55, with an error below 1.
+
+    Terms are at most e^x < 2^{1.5x}. Flooring each of N < 2^29 terms costs at most N e^x units in
+    each later term, N² e^x < 2^{58+1.5x} in all; there are 2^{64+1.5x} units in the result's last
+    bit. What is cut off is alternating and below one unit.
+    """
+    guard = 64 + ((3 * exponent) >> (_UNIT_BITS + 1))
+    total, n, term = 0, 0, 1 << (bits + guard)
+    while term:
+        total += (-1) ** n * (term // (step * n + 1))
+        n += 1
+        term = term * exponent // (n << _UNIT_BITS)
+    return _rounded_shift(total, guard)
+
+
+def _inverse_arctan(n: int, bits: int) -> int:
+    """2^bits arctan(1/n), with an error below the number of terms."""
+    total, k, power = 0, 0, (1 << bits) // n
+    while power:
+        total += (-1) ** k * (power // (2 * k + 1))
+        k, power = k + 1, power // (n * n)
+    return total
+
+
+@lru_cache(maxsize=64)
+def _root_two_over_pi(bits: int) -> int:
+    """2^bits √(2/π), with an error below 16 × bits; π by Machin's formula."""
+    pi = 16 * _inverse_arctan(5, bits) - 4 * _inverse_arctan(239, bits)
+    return math.isqrt((2 << (3 * bits)) // pi)
+
+
+def _half_normal_below(edge: int, bits: int) -> int:
+    """2^bits P(|z| < t), t = edge·h, z standard normal, with an error below 1.
+
+    P = √(2/π) t Σ_n (−t²/2)^n / (n! (2n+1)); 64 guard bits hold the errors of both factors.
+
+    >>> _half_normal_below(2 * RESOLUTION, 64) / 2**64  # P(|z| < 1)
+    0.6826894921370859
+    """
+    wide = bits + 64
+    product = _root_two_over_pi(wide) * edge * _series(edge * edge, 2, wide)
+    return _rounded_shift(product, 2 * wide - bits + 27)  # h = 2^−27
+
+
+def _exponential_below(edge: int, bits: int) -> int:
+    """2^bits P(|z| < t) = 2^bits (1 − e^−t), t = edge·h, with an error below 1.
+
+    >>> _exponential_below(2 * RESOLUTION, 64) / 2**64
+    0.6321205588285577
+    """
+    return (1 << bits) - _series(edge << 28, 0, bits)
+
+
+# --- the two laws --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Law:
+    """The law of |z| on cells of width h, with density ∝ exp(−exponent)."""
+
+    below: Callable[[int, int], int]  # (edge, bits): 2^bits P(|z| < edge·h), error below 1
+    exponent: Callable[[int], int]  # at an edge, in units of 2^−55
+    rise: Callable[[IntArray, IntArray], IntArray]  # exponent of first + j less that of first
+
+
+def _gaussian_rise(first: IntArray, j: IntArray) -> IntArray:
+    """(z_j² − z_0²)/2 between the centres z = (first + j + ½)h and (first + ½)h.
+
+    The mass of a cell is hφ(z)(1 + h²(z² − 1)/24 + …): the ratio of two cells of one bucket is
+    exp(−rise) up to a factor 1 ± h² z/(24·32), which is 1 ± 2^−50 while z < 2^13.
+    """
+    rise = 2 * first
+    rise += j
+    rise += 1
+    rise *= j
+    return rise
+
+
+def _exponential_rise(first: IntArray, j: IntArray) -> IntArray:
+    """j·h: without memory, the ratio of two cells is exp(−rise) exactly, in every bucket."""
+    return j << 28
+
+
+_GAUSSIAN = _Law(_half_normal_below, lambda edge: edge * edge, _gaussian_rise)
+_EXPONENTIAL = _Law(_exponential_below, lambda edge: edge << 28, _exponential_rise)
+
+
+def _mass_ratio(law: _Law, first: int, cell: int, bits: int) -> int:
+    """2^bits · mass of cell / mass of first, with an error below 1.
+
+    A mass is at least 2^−30 e^−x, of which bits + 34 bits are kept.
+    """
+    wide = bits + 64 + ((3 * law.exponent(cell + 1)) >> (_UNIT_BITS + 1))
+    mass = law.below(cell + 1, wide) - law.below(cell, wide)
+    mass_first = law.below(first + 1, wide) - law.below(first, wide)
+    return ((mass << (bits + 1)) // mass_first + 1) >> 1
+
+
+# --- choosing a bucket ---------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def _table(law: _Law) -> tuple[WordArray, np.ndarray[Any, np.dtype[np.int16]]]:
+    """Thresholds ⌊2^64 P(|z| < b/64)⌋ for b = 1, 2, … until 2^64 − 1; and the guide.
+
+    The guide maps the first 16 bits of a word to its bucket, or to −1 if they do not settle it.
+    """
+    thresholds: list[int] = [0]
+    while thresholds[-1] < 2**64 - 1:
+        thresholds.append(law.below(len(thresholds) << _CELL_BITS, 128) >> 64)
+    table = np.array(thresholds[1:], dtype=np.uint64)
+    lowest = np.arange(2**_GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
+    guide = _settled(table, lowest, lowest + np.uint64(2 ** (64 - _GUIDE_BITS) - 1))
+    return table, guide.astype(np.int16)
+
+
+def _settled(table: WordArray, low: WordArray, high: WordArray) -> IntArray:
+    """The bucket of all uniforms whose word is in [low, high], −1 where they have several.
+
+    A threshold is in [T − 2^−64, T + 1 + 2^−64], so a word u is below it for certain if u < T − 1,
+    and above if u > T + 1.
+    """
+    above = np.searchsorted(table, np.maximum(low, np.uint64(1)) - np.uint64(1), side="left")
+    reached = np.minimum(high, np.uint64(2**64 - 2)) + np.uint64(1)
+    not_below = np.searchsorted(table, reached, side="right")
+    return np.where(above == not_below, above, -1)
+
+
+def _settle_bucket(law: _Law, prefix: int, source: Source) -> int:
+    """The bucket of U = 0.prefix…, drawing further bits of U as needed."""
+    bits, bucket = 64, 0
+    while True:
+        edge = law.below((bucket + 1) << _CELL_BITS, bits)
+        if prefix >= edge + 1:  # U ≥ prefix/2^bits ≥ P(|z| < upper edge)
+            bucket += 1
+        elif prefix + 2 <= edge:  # U < (prefix + 1)/2^bits ≤ P(|z| < upper edge)
+            return bucket
+        else:
+            prefix, bits = (prefix << 64) | int(source.words(1)[0]), bits + 64
+
+
+def _buckets(count: int, law: _Law, source: Source) -> IntArray:
+    """Independent buckets: the guide settles all but 1% of them, the table all but 2^−50."""
+    table, guide = _table(law)
+    words = source.words(count)
+    buckets: IntArray = guide[words >> np.uint64(64 - _GUIDE_BITS)].astype(np.int64)
+    open_ = np.flatnonzero(buckets < 0)
+    buckets[open_] = _settled(table, words[open_], words[open_])
+    for i in open_[buckets[open_] < 0]:
+        buckets[i] = _settle_bucket(law, int(words[i]), source)
+    return buckets
+
+
+# --- choosing a cell, and rounding ---------------------------------------------------------------
+
+
+def _settle_acceptance(law: _Law, first: int, j: int, prefix: int, source: Source) -> bool:
+    """Is V = 0.prefix… below the mass ratio? Draws further bits of V as needed."""
+    bits = _ACCEPT_BITS
+    while True:
+        ratio = _mass_ratio(law, first, first + j, bits)
+        if prefix + 2 <= ratio:
+            return True
+        if prefix >= ratio + 1:
+            return False
+        prefix, bits = (prefix << 64) | int(source.words(1)[0]), bits + 64
+
+
+def _accepted(law: _Law, first: IntArray, j: IntArray, v: IntArray, source: Source) -> BoolArray:
+    """V < r for each proposal, v being the first 42 bits of V.
+
+    r ≥ 1 − rise (up to 2^−43), in integers, accepts 99% of the Gaussian proposals. For the others
+    exp is good to one unit of 2^−42 if its relative error is below 2^−43, a thousand ulps.
+    """
+    rise = law.rise(first, j)
+    accepted: BoolArray = v + (rise >> (_UNIT_BITS - _ACCEPT_BITS)) + 3 <= 2**_ACCEPT_BITS
+    open_ = np.flatnonzero(~accepted)
+    ratio = np.exp(rise[open_] * -(2.0**-_UNIT_BITS)) * 2.0**_ACCEPT_BITS
+    accepted[open_] = v[open_] + 2 <= ratio
+    for i in open_[np.abs(v[open_] - ratio) < 2]:
+        accepted[i] = _settle_acceptance(law, int(first[i]), int(j[i]), int(v[i]), source)
+    return accepted
+
+
+def _proposals(law: _Law, first: IntArray, source: Source) -> tuple[IntArray, BoolArray]:
+    """One k for each bucket that starts at cell first, and whether it is accepted."""
+    words = source.words(first.size)
+    v = (words >> np.uint64(64 - _ACCEPT_BITS)).astype(np.int64)
+    j = (words & np.uint64(2**_CELL_BITS - 1)).astype(np.int64)
+    minus = -((words >> np.uint64(_CELL_BITS)) & np.uint64(1)).astype(np.int64)  # 0 or −1
+    k = first + j
+    k += 1
+    k >>= 1
+    k ^= minus
+    k -= minus  # −k where minus = −1, in two's complement
+    return k, _accepted(law, first, j, v, source)
+
+
+def _rounded(count: int, law: _Law, source: Source) -> IntArray:
+    first = _buckets(count, law, source) << _CELL_BITS
+    k, accepted = _proposals(law, first, source)
+    while (again := np.flatnonzero(~accepted)).size:
+        k[again], accepted[again] = _proposals(law, first[again], source)
+    return k
+
+
+def _in_chunks(shape: int | tuple[int, ...], law: _Law, source: Source) -> IntArray:
+    out = np.empty(shape, dtype=np.int64)
+    flat = out.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        chunk = flat[start : start + _CHUNK]
+        chunk[:] = _rounded(chunk.size, law, source)
+    return out
+
+
+def rounded_gaussian(shape: int | tuple[int, ...], source: Source) -> IntArray:
+    """k with P(k) = Φ((k+½)/R) − Φ((k−½)/R), exactly; k·σ/R is N(0, σ²) rounded to the grid σ/R.
+
+    >>> k = rounded_gaussian(10_000, SimulatedSource(np.random.default_rng(0)))
+    >>> round(float(np.std(k / RESOLUTION)), 1)
+    1.0
+    """
+    return _in_chunks(shape, _GAUSSIAN, source)
+
+
+def rounded_laplace(shape: int | tuple[int, ...], source: Source) -> IntArray:
+    """k with P(k) = F((k+½)/R) − F((k−½)/R), exactly, F(x) = 1 − e^−x/2 for x ≥ 0.
+
+    >>> k = rounded_laplace(10_000, SimulatedSource(np.random.default_rng(0)))
+    >>> round(float(np.mean(np.abs(k / RESOLUTION))), 1)
+    1.0
+    """
+    return _in_chunks(shape, _EXPONENTIAL, source)
+
+
+# --- laws drawn in floating point ----------------------------------------------------------------
+
+
+def knorm(dim: int, rng: np.random.Generator) -> FloatArray:
+    """A vector with density ∝ exp(−‖b‖₂): radius Gamma(dim, 1), direction uniform.
+
+    >>> knorm(3, np.random.default_rng(0)).shape
+    (3,)
+    """
+    direction = rng.standard_normal(dim)
+    radius = rng.gamma(dim)
+    return np.asarray(direction * (radius / np.linalg.norm(direction))) if dim else direction
+
+
+def wishart(dim: int, rng: np.random.Generator) -> FloatArray:
+    """W_d(d+1, I): the sum of d + 1 outer products of standard normal vectors.
+
+    >>> bool(np.linalg.eigvalsh(wishart(3, np.random.default_rng(0))).min() > 0)
+    True
+    """
+    factor = rng.standard_normal((dim, dim + 1))
+    return np.asarray(factor @ factor.T)

@@ -1,0 +1,55 @@
+"""Recomputing a ledger: what was changed, and what could have been changed unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tacit.privacy.chain import GENESIS, Anchor, Row, Verdict, broken
+from tacit.privacy.spending import Spending, fold
+
+
+def verdict(rows: list[Row], digests: Mapping[int, str], anchor: Anchor | None) -> Verdict:
+    """Hold the rows against their digests, each other and the anchor, and outputs against rows.
+
+    ``digests`` are the SHA-256 of the persisted outputs, by the number of their spend.
+    """
+    state = Spending()
+    problems = broken(rows) + _misplaced(rows, anchor) + _unsound(rows, state)
+    recorded = {state.spends[key]: output.sha256 for key, output in state.outputs.items()}
+    for spend in sorted(recorded.keys() | digests.keys()):
+        if recorded.get(spend) != digests.get(spend):
+            problems.append(f"the output of entry {spend} was edited, added or removed")
+    head = Anchor(rows[-1].digest.hex() if rows else GENESIS.hex(), len(rows))
+    return Verdict(not problems, head, tuple(problems), (_unseen(head, anchor),))
+
+
+def _unsound(rows: list[Row], state: Spending) -> list[str]:
+    """The first entry that its predecessors do not allow: a spend too many, an output too early."""
+    for row in rows:
+        wrong = fold(state, row, strict=True)
+        if wrong:
+            return [wrong]
+    return []
+
+
+def _misplaced(rows: list[Row], anchor: Anchor | None) -> list[str]:
+    """Is the anchor's entry where it was?"""
+    if anchor is None:
+        return []
+    if len(rows) < anchor.length:
+        return [f"truncated: {len(rows)} entries, but {anchor.length} when the anchor was taken"]
+    digest = rows[anchor.length - 1].digest if anchor.length else GENESIS
+    if digest.hex() != anchor.digest:
+        return [f"rewritten: entry {anchor.length} is not the one the anchor was taken at"]
+    return []
+
+
+def _unseen(head: Anchor, anchor: Anchor | None) -> str:
+    """What this verification could not have seen."""
+    if anchor is None:
+        return (
+            "no anchor: entries cut off at the end, or a chain rewritten as a whole, "
+            "cannot be seen without one"
+        )
+    younger = head.length - anchor.length
+    return f"whether entries after the anchor were cut off cannot be seen ({younger} are there)"

@@ -1,0 +1,202 @@
+"""What is declared about one column, and the coding that follows from it.
+
+Scaling must not look at the data (a minimum is somebody's record), so ranges, categories and
+what a missing value means are *declared*. Missing values follow Liang et al., Model-Protected
+Multi-Task Learning, section 5.5.
+
+Differs from the paper in
+  1. a missing number becomes a declared value, not the sample mean: the mean leaks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.errors import InvalidInput, MissingValues
+from tacit.tasks.labels import (
+    Array,
+    FloatArray,
+    listed,
+    missing_mask,
+    positions,
+    require_declared,
+)
+from tacit.tasks.tables import as_numbers, nearest, require_finite
+
+_MISSING = -2  # the position of a missing value; -1 is an undeclared one
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is publicly known about one feature, or about the target.
+
+    A range scales and clips, x_scaled = (x - centre) / half_width in [-1, 1]. Categories are coded
+    in {-1, +1}, one column each; two of them need one column only, +1 for the second. Without
+    either, numbers pass through. `missing` is a number that replaces missing values or, with
+    categories, "category": one more category without a column of its own, -1 in all others.
+
+    >>> Column(0, 100).transform(np.array([0.0, 75.0, 200.0]), "age").ravel()
+    array([-1. ,  0.5,  1. ])
+    >>> Column(categories=("no", "yes"), missing="category").names_out("smokes")
+    ('smokes=no', 'smokes=yes')
+    """
+
+    low: float | None = None
+    high: float | None = None
+    categories: tuple[Hashable, ...] | None = None
+    missing: float | Literal["category"] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in _checked(self).items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def centre(self) -> float:
+        """The middle of the range; 0 without one."""
+        return 0.0 if self.low is None or self.high is None else self.low / 2 + self.high / 2
+
+    @property
+    def half_width(self) -> float:
+        """Half the length of the range; 1 without one."""
+        return 1.0 if self.low is None or self.high is None else self.high / 2 - self.low / 2
+
+    def names_out(self, name: str) -> tuple[str, ...]:
+        """The names of the columns that this one becomes."""
+        return tuple(f"{name}={category}" for category in self.coded) or (name,)
+
+    def transform(self, values: Array, name: str) -> FloatArray:
+        """The coded or scaled column, (N, 1), or (N, K) for K coded categories."""
+        if self.categories is not None:
+            return self._code(values, name)
+        numbers = as_numbers(values, name)
+        if self.missing is not None:
+            numbers = np.where(np.isnan(numbers), float(self.missing), numbers)
+        require_finite(numbers[:, None], [name])
+        return self.scaled(numbers)[:, None]
+
+    def inverse(self, scaled: FloatArray) -> FloatArray:
+        """x = centre + half_width · x_scaled, for a range."""
+        return self.centre + self.half_width * scaled
+
+    def to_dict(self) -> dict[str, Any]:
+        """The declared fields, ready for JSON.
+
+        >>> Column(0, 1).to_dict()
+        {'low': 0.0, 'high': 1.0}
+        """
+        declared = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.categories is not None:
+            declared["categories"] = list(self.categories)
+        return declared
+
+    @classmethod
+    def from_dict(cls, declared: Mapping[str, Any]) -> Column:
+        """Inverse of to_dict."""
+        known = [entry.name for entry in fields(cls)]
+        for name in declared:
+            if name not in known:
+                raise InvalidInput(f"a column declares no {name!r}{nearest(name, known)}")
+        return cls(**declared)
+
+    @property
+    def coded(self) -> tuple[Hashable, ...]:
+        """The categories that get a column: of one or two, without missing, only the last."""
+        if self.categories is None:
+            return ()
+        redundant = len(self.categories) <= 2 and self.missing is None
+        return self.categories[-1:] if redundant else self.categories
+
+    def _code(self, values: Array, name: str) -> FloatArray:
+        found = _category_positions(values, self.categories or (), name)
+        count = int((found == _MISSING).sum())
+        if count and self.missing is None:
+            raise MissingValues(name, count)
+        first = len(self.categories or ()) - len(self.coded)
+        coded = np.arange(first, first + len(self.coded))
+        return np.where(found[:, None] == coded, 1.0, -1.0)
+
+    def scaled(self, numbers: FloatArray) -> FloatArray:
+        """Numbers clipped to the range and mapped to [-1, 1]; unchanged without a range."""
+        if self.low is None or self.high is None:
+            return numbers
+        inside = np.clip(numbers, self.low, self.high)  # first, so that nothing overflows
+        return np.clip((inside - self.centre) / self.half_width, -1.0, 1.0)
+
+
+def _category_positions(values: Array, categories: Sequence[Hashable], name: str) -> Array:
+    """The position of each row's category (N,), or _MISSING."""
+    found = np.full(len(values), _MISSING, dtype=np.int64)
+    present = ~missing_mask(values)
+    found[present] = positions(values[present], categories, f"column {name!r}")
+    require_declared(found, values, categories, name)
+    return found
+
+
+def _checked(column: Column) -> dict[str, Any]:
+    """The fields of a Column, validated and in plain Python types."""
+    low, high = _checked_range(column.low, column.high)
+    categories = _checked_categories(column.categories)
+    if low is not None and categories is not None:
+        raise InvalidInput("declare a range or categories, not both")
+    missing = _checked_missing(column.missing, low, high, categories)
+    return {"low": low, "high": high, "categories": categories, "missing": missing}
+
+
+def _checked_range(low: object, high: object) -> tuple[float | None, float | None]:
+    if low is None and high is None:
+        return None, None
+    if not (_is_finite(low) and _is_finite(high)):
+        raise InvalidInput(f"a range needs two finite numbers, got low={low!r}, high={high!r}")
+    bounds = float(low), float(high)  # type: ignore[arg-type]
+    if not bounds[1] / 2 - bounds[0] / 2 > 0:
+        raise InvalidInput(f"low must be below high, got low={low!r}, high={high!r}")
+    return bounds
+
+
+def _checked_categories(categories: object) -> tuple[Hashable, ...] | None:
+    if categories is None:
+        return None
+    if not isinstance(categories, list | tuple):
+        raise InvalidInput(f"categories must be a list or tuple, got {categories!r}")
+    plain = [value.item() if isinstance(value, np.generic) else value for value in categories]
+    for value in plain:
+        if not isinstance(value, str | int) and not (
+            isinstance(value, float) and _is_finite(value)
+        ):
+            raise InvalidInput(f"a category must be text, a number or a boolean, got {value!r}")
+    if not plain or len(set(plain)) < len(plain):
+        raise InvalidInput(f"categories must be given and differ, got {listed(plain)}")
+    return tuple(plain)
+
+
+def _checked_missing(
+    missing: object, low: float | None, high: float | None, categories: object
+) -> float | str | None:
+    if missing is None:
+        return None
+    is_category = isinstance(missing, str) and missing == "category"
+    if is_category != (categories is not None):
+        raise InvalidInput(
+            f'missing={missing!r}: "category" goes with categories, a number with any other column'
+        )
+    if is_category:
+        return "category"
+    if not _is_finite(missing):
+        raise InvalidInput(f'missing must be a finite number or "category", got {missing!r}')
+    value = float(missing)  # type: ignore[arg-type]
+    if low is not None and high is not None and not low <= value <= high:
+        raise InvalidInput(f"missing={value:g} lies outside the range ({low:g}, {high:g})")
+    return value
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return isinstance(value, Real) and math.isfinite(float(value))
+    except OverflowError:
+        return False

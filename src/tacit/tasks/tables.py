@@ -1,0 +1,278 @@
+"""What a user hands over, read as columns: arrays, nested lists, pandas and polars frames.
+
+Neither pandas nor polars is imported: a frame is anything with ``columns``, ``to_numpy`` and
+``frame[name]``; a series is anything with ``to_numpy``. Missing means NaN, None, NaT or pandas.NA.
+Rows are counted from 0 in every message.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import InvalidInput, MissingValues
+from tacit.tasks.labels import NUMERIC, Array, FloatArray, missing_mask
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """The columns of one table, with the values as they were given.
+
+    ``named`` tells whether the names are the user's own (then columns are found by name) or
+    x0, x1, ... (then by position).
+    """
+
+    names: tuple[str, ...]
+    values: tuple[Array, ...]  # d columns of shape (N,)
+    named: bool
+    matrix: Array | None = None  # (N, d), when all columns came as one numeric array
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.values[0]) if self.values else 0
+
+    def without(self, *names: str) -> Table:
+        """The other columns.
+
+        >>> as_table([[1, 2, 3]]).without("x1").names
+        ('x0', 'x2')
+        """
+        return self._take([j for j, name in enumerate(self.names) if name not in names])
+
+    def column(self, name: str, role: str) -> Array:
+        """One column (N,), found by name; `role` says in errors what it was wanted for."""
+        if name not in self.names:
+            raise InvalidInput(f"there is no {role} column {name!r}{nearest(name, self.names)}")
+        return self.values[self.names.index(name)]
+
+    def arranged_as(self, names: tuple[str, ...]) -> Table:
+        """The columns called `names`, in that order; by position if they came without names."""
+        if len(self.names) != len(names):
+            raise InvalidInput(f"X has {len(self.names)} features, expected {len(names)}")
+        if not self.named or self.names == names:
+            return replace(self, names=names)
+        for name in self.names:
+            if name not in names:
+                raise InvalidInput(f"X has an unknown column {name!r}{nearest(name, names)}")
+        return self._take([self.names.index(name) for name in names])
+
+    def to_numbers(self) -> FloatArray:
+        """All columns as one finite float64 matrix (N, d). It may share memory with the input.
+
+        >>> as_table([["1", 2], [3, True]]).to_numbers()
+        array([[1., 2.],
+               [3., 1.]])
+        """
+        if self.matrix is None:
+            named = zip(self.values, self.names, strict=True)
+            matrix = np.column_stack([as_numbers(values, name) for values, name in named])
+        else:
+            matrix = _to_float64(self.matrix)
+        require_finite(matrix, self.names)
+        return matrix
+
+    def _take(self, positions: list[int]) -> Table:
+        names = tuple(self.names[j] for j in positions)
+        return Table(names, tuple(self.values[j] for j in positions), self.named)
+
+
+def as_table(X: object, names: Sequence[str] | None = None) -> Table:
+    """Read a feature table: at least one row and one column, 2-d, dense.
+
+    >>> as_table([[0.5, "red"], [1.5, "blue"]]).names
+    ('x0', 'x1')
+    """
+    if isinstance(X, Table):
+        table = X
+    elif _is_frame(X):
+        table = _frame_table(X)
+    else:
+        table = _matrix_table(_as_matrix(X))
+    _require_size((table.n_rows, len(table.names)))
+    return table if names is None else _renamed(table, names)
+
+
+def column_names(X: object) -> tuple[str, ...]:
+    """The names of a frame's columns, or x0, x1, ... for an array.
+
+    >>> column_names([[1, 2, 3]])
+    ('x0', 'x1', 'x2')
+    """
+    return as_table(X).names
+
+
+def as_vector(values: object, name: str) -> Array:
+    """One value per row (N,), of the type it was given in: list, array, series, (N, 1) column.
+
+    >>> as_vector([1, "a"], "task")
+    array([1, 'a'], dtype=object)
+    """
+    if isinstance(values, list | tuple):
+        return _list_vector(values)
+    vector = _plain_array(values, name)
+    if vector.ndim == 2 and vector.shape[1] == 1:
+        vector = vector[:, 0]
+    if vector.ndim != 1:
+        raise InvalidInput(f"{name} must hold one value per row, got shape {vector.shape}")
+    return vector
+
+
+def as_numbers(values: Array, name: str) -> FloatArray:
+    """Numbers and numeric text as float64, missing as NaN; anything else is refused by row.
+
+    >>> as_numbers(np.array([1, None, "2.5"], dtype=object), "age")
+    array([1. , nan, 2.5])
+    """
+    kind = values.dtype.kind
+    if kind in NUMERIC:
+        return _to_float64(values)
+    if kind == "c":
+        raise InvalidInput(f"Complex data not supported: column {name!r} is {values.dtype}")
+    if kind not in "OUST":
+        raise InvalidInput(f"column {name!r} is {values.dtype}; expected numbers")
+    return _parsed(values, name)
+
+
+def require_finite(matrix: FloatArray, names: Sequence[str]) -> None:
+    """Refuse NaN and infinity in a matrix (N, d), naming the column."""
+    if np.isfinite(matrix).all():
+        return
+    missing = np.isnan(matrix).sum(axis=0)
+    if missing.any():
+        j = int(np.argmax(missing > 0))
+        raise MissingValues(names[j], int(missing[j]))
+    row, j = np.argwhere(np.isinf(matrix))[0]
+    raise InvalidInput(f"column {names[j]!r} is infinite (inf) in row {row}; expected finite")
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """The end of an error message that suggests a name.
+
+    >>> nearest("agee", ["age", "income"])
+    "; did you mean 'age'?"
+    """
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def read_table(path: str | Path) -> Any:
+    """A CSV or Parquet file as a polars frame. Column types are inferred from all rows."""
+    import polars
+
+    file = Path(path)
+    if file.suffix not in (".csv", ".parquet"):
+        raise InvalidInput(f"{file.name} is no table; expected a name ending in .csv or .parquet")
+    if not file.is_file():
+        raise InvalidInput(f"there is no file {str(file)!r}")
+    try:
+        if file.suffix == ".parquet":
+            return polars.read_parquet(file)
+        return polars.read_csv(file, infer_schema_length=None)
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise InvalidInput(f"{file.name} cannot be read as a table: {error}") from error
+
+
+def _is_frame(X: object) -> bool:
+    return hasattr(X, "to_numpy") and hasattr(X, "columns") and hasattr(X, "__getitem__")
+
+
+def _frame_table(frame: Any) -> Table:
+    keys = list(frame.columns)
+    names = tuple(str(key) for key in keys)
+    _require_distinct(names)
+    return Table(names, tuple(as_vector(frame[key], str(key)) for key in keys), named=True)
+
+
+def _matrix_table(matrix: Array) -> Table:
+    names = tuple(f"x{j}" for j in range(matrix.shape[1]))
+    whole = matrix if matrix.dtype.kind in NUMERIC else None
+    return Table(names, tuple(matrix.T), named=False, matrix=whole)
+
+
+def _as_matrix(X: object) -> Array:
+    matrix = _plain_array(X, "X")
+    if matrix.dtype.kind in "US" and isinstance(X, list | tuple):
+        matrix = np.array(X, dtype=object)  # numbers next to text stay numbers
+    if matrix.ndim != 2:
+        raise InvalidInput(
+            f"Expected 2D array X (rows, features), got {matrix.ndim}D with shape {matrix.shape}. "
+            "Reshape your data: X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row"
+        )
+    _require_size(matrix.shape)
+    return matrix
+
+
+def _plain_array(values: Any, name: str) -> Array:
+    if hasattr(values, "toarray"):
+        raise InvalidInput(f"{name} is a sparse matrix, which is not supported; use .toarray()")
+    if isinstance(values, np.ma.MaskedArray):
+        filled = np.asarray(values).astype(object)
+        filled[np.ma.getmaskarray(values)] = None
+        return filled
+    try:
+        read = values.to_numpy if hasattr(values, "to_numpy") else lambda: np.asarray(values)
+        return np.asarray(read())
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidInput(f"{name} cannot be read as an array: {error}") from error
+
+
+def _list_vector(values: Sequence[object]) -> Array:
+    try:
+        vector = np.asarray(values)
+    except (TypeError, ValueError):  # ragged: labels may be tuples
+        return np.fromiter(values, object, len(values))
+    plain = vector.ndim == 1 and vector.dtype.kind in NUMERIC
+    return vector if plain else np.fromiter(values, object, len(values))
+
+
+def _require_size(shape: tuple[int, ...]) -> None:
+    if shape[1] == 0:
+        raise InvalidInput(f"X has 0 feature(s) (shape={shape}) while a minimum of 1 is required.")
+    if shape[0] == 0:
+        raise InvalidInput(f"X has 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def _renamed(table: Table, names: Sequence[str]) -> Table:
+    if len(names) != len(table.names):
+        raise InvalidInput(f"{len(names)} feature names for {len(table.names)} features")
+    text = tuple(str(name) for name in names)
+    _require_distinct(text)
+    return Table(text, table.values, named=True, matrix=table.matrix)
+
+
+def _require_distinct(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise InvalidInput(f"column {twice!r} occurs twice; column names must differ")
+
+
+def _to_float64(values: Array) -> FloatArray:
+    with np.errstate(over="ignore"):  # a long double may become inf, which is then refused
+        return np.asarray(values, dtype=np.float64)
+
+
+def _parsed(values: Array, name: str) -> FloatArray:
+    filled = values.astype(object)
+    filled[missing_mask(filled)] = np.nan
+    try:
+        return filled.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        row = next(row for row, value in enumerate(filled) if not _is_number(value))
+        raise InvalidInput(
+            f"column {name!r} holds {filled[row]!r} in row {row}; expected a number"
+        ) from None
+
+
+def _is_number(value: object) -> bool:
+    cell = np.empty(1, dtype=object)
+    cell[0] = value
+    try:
+        cell.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True

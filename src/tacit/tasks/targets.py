@@ -1,0 +1,90 @@
+"""The target: numbers, or two classes coded -1 and +1."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from tacit.errors import InvalidInput
+from tacit.tasks.labels import (
+    Classes,
+    FloatArray,
+    distinct,
+    listed,
+    positions,
+    require_declared,
+    require_present,
+)
+from tacit.tasks.tables import as_numbers, as_vector, require_finite
+
+TARGET = "target"
+"""How messages and declarations call y."""
+
+
+def target_numbers(y: object) -> FloatArray:
+    """A numeric target (N,), finite.
+
+    >>> target_numbers([1, 2])
+    array([1., 2.])
+    """
+    values = as_vector(y, "y")
+    require_present(values, "y")
+    try:
+        numbers = as_numbers(values, TARGET)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error}; if y holds classes, declare them: classes=...") from None
+    require_finite(numbers[:, None], [TARGET])
+    return numbers
+
+
+def class_pair(classes: Sequence[Hashable]) -> Classes:
+    """Two different class labels, the second one positive.
+
+    >>> class_pair(["no", "yes"])
+    ('no', 'yes')
+    """
+    if isinstance(classes, str) or not isinstance(classes, Sequence):
+        raise InvalidInput(f"classes must be a pair of labels, got {classes!r}")
+    if len(classes) > 2:
+        raise InvalidInput(
+            f"{len(classes)} classes: {listed(classes)}; this learner separates two, "
+            "neural.FederatedMTL takes more"
+        )
+    if len(classes) < 2 or classes[0] == classes[1]:
+        raise InvalidInput(f"two different classes are needed, got one class: {listed(classes)}")
+    return classes[0], classes[1]
+
+
+def measured_classes(y: object) -> Classes:
+    """The two classes that occur in y. That looks at the data, so nothing proven rests on it.
+
+    >>> measured_classes(["b", "a", "b"])
+    ('a', 'b')
+    """
+    values = as_vector(y, "y")
+    require_present(values, "y")
+    labels, _ = distinct(values, "y")
+    if len(labels) > 2 and not all(_is_class_label(label) for label in labels):
+        raise InvalidInput(
+            f"Unknown label type: y is continuous, with {len(labels)} distinct values; "
+            "expected two classes"
+        )
+    return class_pair(labels)
+
+
+def class_signs(y: object, classes: Classes) -> FloatArray:
+    """-1 for the first class and +1 for the second, (N,).
+
+    >>> class_signs(["no", "yes"], ("no", "yes"))
+    array([-1.,  1.])
+    """
+    values = as_vector(y, "y")
+    require_present(values, "y")
+    found = positions(values, classes, "y")
+    require_declared(found, values, classes, TARGET)
+    return np.where(found == 1, 1.0, -1.0)
+
+
+def _is_class_label(label: object) -> bool:
+    return not isinstance(label, float) or label.is_integer()

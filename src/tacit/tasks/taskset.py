@@ -1,0 +1,299 @@
+"""TaskSet: the rows of many tasks in one array, sorted by task."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from tacit.errors import InvalidInput
+from tacit.tasks.labels import (
+    Array,
+    Classes,
+    FloatArray,
+    IntArray,
+    distinct,
+    positions,
+    require_present,
+)
+from tacit.tasks.schema import Schema
+from tacit.tasks.tables import as_table, as_vector, read_table
+from tacit.tasks.targets import class_pair, class_signs, measured_classes, target_numbers
+
+DeclaredClasses = Sequence[Hashable] | Literal["from-data"] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TaskSet:
+    """Ragged tasks stored as one array with offsets: task i is rows offsets[i] to offsets[i+1].
+
+    Labels are sorted if they are all numbers or all of one type that sorts, and keep the order of
+    first appearance otherwise. Rows of one task keep their order. Nothing is shared with the
+    arrays that were given.
+
+    >>> tasks = TaskSet.from_arrays([[1.0], [2.0], [3.0]], [10, 20, 30], task=["b", "a", "b"])
+    >>> tasks
+    TaskSet(2 tasks, 3 rows, 1 feature)
+    >>> tasks.labels, tasks.sizes, tasks.order
+    (('a', 'b'), array([1, 2]), array([1, 0, 2]))
+    >>> tasks.task(1)
+    (array([[1.],
+           [3.]]), array([10., 30.]))
+    """
+
+    X: FloatArray  # (N, d), C-contiguous, sorted by task
+    y: FloatArray  # (N,), -1 and +1 if there are classes
+    offsets: IntArray  # (m + 1,)
+    labels: tuple[Hashable, ...]  # m of them
+    order: IntArray  # (N,), the row of the input that each stored row came from
+    feature_names: tuple[str, ...]  # d of them
+    classes: Classes | None = None  # coded -1, +1
+
+    def __post_init__(self) -> None:
+        expected = {
+            "X": (int(self.offsets[-1]), len(self.feature_names)),
+            "y": (int(self.offsets[-1]),),
+            "order": (int(self.offsets[-1]),),
+            "offsets": (len(self.labels) + 1,),
+        }
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                seen = getattr(self, name).shape
+                raise InvalidInput(f"{name} must have shape {shape}, got {seen}")
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: object,
+        y: object,
+        task: object = None,
+        *,
+        feature_names: Sequence[str] | None = None,
+        classes: DeclaredClasses = None,
+        schema: Schema | None = None,
+    ) -> TaskSet:
+        """Read X (N, d), y (N,) and one task label per row; task=None is one task labelled 0.
+
+        Arrays, lists, pandas and polars. A schema scales and codes X and y and fills missing
+        values. Two `classes`, the second positive, code y as -1 and +1; "from-data" takes the
+        two that occur.
+
+        >>> TaskSet.from_arrays([[0], [1]], ["no", "yes"], classes=("no", "yes")).y
+        array([-1.,  1.])
+        """
+        table = as_table(X, feature_names)
+        matrix = table.to_numbers() if schema is None else schema.transform(table)
+        names = table.names if schema is None else schema.feature_names_out
+        target, pair = _coded_target(y, classes, schema)
+        labels, codes = task_codes(task, len(matrix))
+        if len(target) != len(matrix):
+            raise InvalidInput(f"y has {len(target)} rows, X has {len(matrix)}")
+        order = _stable_order(codes, len(labels))
+        offsets = _offsets(np.bincount(codes, minlength=len(labels)))
+        stored = np.take(matrix, order, axis=0)
+        return cls(stored, target[order], offsets, labels, order, names, pair)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: object,
+        *,
+        task: str | None,
+        target: str,
+        classes: DeclaredClasses = None,
+        schema: Schema | None = None,
+    ) -> TaskSet:
+        """Read a pandas or polars frame; every column but `task` and `target` is a feature.
+
+        >>> import polars
+        >>> frame = polars.DataFrame({"age": [20, 30], "school": ["s1", "s2"], "score": [3, 4]})
+        >>> TaskSet.from_frame(frame, task="school", target="score")
+        TaskSet(2 tasks, 2 rows, 1 feature)
+        """
+        table = as_table(frame)
+        if not table.named:
+            raise InvalidInput(f"expected a data frame, got {type(frame).__name__}")
+        y = table.column(target, "target")
+        labels = None if task is None else table.column(task, "task")
+        features = table.without(target) if task is None else table.without(target, task)
+        return cls.from_arrays(features, y, labels, classes=classes, schema=schema)
+
+    @classmethod
+    def from_table(
+        cls,
+        path: str | Path,
+        *,
+        task: str | None,
+        target: str,
+        classes: DeclaredClasses = None,
+        schema: Schema | None = None,
+    ) -> TaskSet:
+        """Read a CSV or Parquet file, as `from_frame` does."""
+        frame = read_table(path)
+        return cls.from_frame(frame, task=task, target=target, classes=classes, schema=schema)
+
+    @property
+    def n_tasks(self) -> int:
+        """m, the number of tasks."""
+        return len(self.labels)
+
+    @property
+    def n_rows(self) -> int:
+        """N, the rows of all tasks together."""
+        return int(self.offsets[-1])
+
+    @property
+    def n_features(self) -> int:
+        """d, the number of features."""
+        return len(self.feature_names)
+
+    @property
+    def sizes(self) -> IntArray:
+        """(m,) the rows of each task. Private where a whole task is protected."""
+        return np.diff(self.offsets)
+
+    @property
+    def task_index(self) -> IntArray:
+        """(N,) the position in `labels` of each stored row's task."""
+        return np.repeat(np.arange(self.n_tasks), self.sizes)
+
+    def task(self, i: int) -> tuple[FloatArray, FloatArray]:
+        """Task i's X (n_i, d) and y (n_i,), as views."""
+        if not 0 <= i < self.n_tasks:
+            raise InvalidInput(f"task index {i} is outside 0 to {self.n_tasks - 1}")
+        rows = slice(self.offsets[i], self.offsets[i + 1])
+        return self.X[rows], self.y[rows]
+
+    def select(self, task_indices: Sequence[int] | IntArray) -> TaskSet:
+        """These tasks only, in this order.
+
+        >>> tasks = TaskSet.from_arrays([[1.0], [2.0], [3.0]], [1, 2, 3], task=["a", "b", "c"])
+        >>> tasks.select([2, 0]).y
+        array([3., 1.])
+        """
+        chosen = self._checked_indices(task_indices)
+        sizes = self.sizes[chosen]
+        offsets = _offsets(sizes)
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
+        labels = tuple(self.labels[i] for i in chosen)
+        return self._rows(rows, offsets, labels)
+
+    def split(self, fraction: float, rng: np.random.Generator) -> tuple[TaskSet, TaskSet]:
+        """Split every task at random into max(1, round(fraction · n_i)) training rows and the rest.
+
+        Both parts keep all labels. A task may have no test row left: its offsets are then equal.
+
+        >>> tasks = TaskSet.from_arrays(np.ones((5, 1)), np.ones(5), task=[0, 0, 0, 0, 1])
+        >>> train, test = tasks.split(0.5, np.random.default_rng(0))
+        >>> train.sizes, test.sizes
+        (array([2, 1]), array([2, 0]))
+        """
+        if not 0 < fraction < 1:
+            raise InvalidInput(f"fraction must be in (0, 1), got {fraction}")
+        train = np.minimum(self.sizes, np.maximum(1, np.rint(fraction * self.sizes))).astype(int)
+        shuffled = np.lexsort((rng.random(self.n_rows), self.task_index))
+        rank = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], self.sizes)
+        in_train = rank < np.repeat(train, self.sizes)
+        parts = (shuffled[in_train], train), (shuffled[~in_train], self.sizes - train)
+        first, second = (
+            self._rows(np.sort(rows), _offsets(sizes), self.labels) for rows, sizes in parts
+        )
+        return first, second
+
+    def with_classes(self, classes: Sequence[Hashable] | Literal["from-data"]) -> TaskSet:
+        """The same tasks, with two numeric classes in y coded -1 and +1.
+
+        >>> TaskSet.from_arrays([[0], [1]], [0, 1]).with_classes((0, 1)).y
+        array([-1.,  1.])
+        """
+        if self.classes is not None:
+            raise InvalidInput(f"y already has the classes {self.classes}")
+        as_given = np.argsort(self.order)  # so that errors name the rows as they were given
+        signs, pair = _coded_target(self.y[as_given], classes, None)
+        y = np.empty_like(self.y)
+        y[as_given] = signs
+        return replace(self, y=y, classes=pair)
+
+    def require_rows(self) -> None:
+        """Refuse a task without rows, as the test part of a split may have."""
+        if (self.sizes == 0).any():
+            label = self.labels[int(np.argmin(self.sizes))]
+            raise InvalidInput(f"task {label!r} has no rows; expected at least one")
+
+    def __len__(self) -> int:
+        """The number of tasks."""
+        return self.n_tasks
+
+    def __repr__(self) -> str:  # the rows are private
+        counts = (self.n_tasks, "task"), (self.n_rows, "row"), (self.n_features, "feature")
+        text = ", ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts)
+        return f"TaskSet({text})"
+
+    def _rows(self, rows: Array, offsets: IntArray, labels: tuple[Hashable, ...]) -> TaskSet:
+        X, y, order = self.X[rows], self.y[rows], self.order[rows]
+        return replace(self, X=X, y=y, order=order, offsets=offsets, labels=labels)
+
+    def _checked_indices(self, task_indices: object) -> IntArray:
+        chosen = as_vector(task_indices, "task_indices")
+        if len(chosen) == 0 or chosen.dtype.kind not in "iu":
+            raise InvalidInput(f"expected one or more task indices, got {task_indices!r}")
+        if chosen.min() < 0 or chosen.max() >= self.n_tasks:
+            raise InvalidInput(f"task indices must be in 0 to {self.n_tasks - 1}, got {chosen}")
+        if len(np.unique(chosen)) < len(chosen):
+            raise InvalidInput(f"task indices must differ, got {chosen}")
+        return chosen.astype(np.int64)
+
+
+def task_codes(task: object, n_rows: int) -> tuple[tuple[Hashable, ...], IntArray]:
+    """The distinct task labels, and each row's position among them (N,).
+
+    >>> task_codes(["b", "a", "b"], n_rows=3)
+    (('a', 'b'), array([1, 0, 1]))
+    """
+    if task is None:
+        return (0,), np.zeros(n_rows, dtype=np.int64)
+    return distinct(_task_vector(task, n_rows), "task")
+
+
+def task_positions(task: object, labels: Sequence[Hashable], n_rows: int) -> IntArray:
+    """Each row's position in known `labels`, -1 for an unknown task. (N,) None means label 0.
+
+    >>> task_positions(["b", "z"], ("a", "b"), n_rows=2)
+    array([ 1, -1])
+    """
+    given = [0] * n_rows if task is None else task
+    return positions(_task_vector(given, n_rows), labels, "task")
+
+
+def _task_vector(task: object, n_rows: int) -> Array:
+    values = as_vector(task, "task")
+    if len(values) != n_rows:
+        raise InvalidInput(f"task has {len(values)} labels, X has {n_rows} rows")
+    require_present(values, "task")
+    return values
+
+
+def _coded_target(
+    y: object, classes: DeclaredClasses, schema: Schema | None
+) -> tuple[FloatArray, Classes | None]:
+    if isinstance(classes, str) and classes == "from-data":
+        pair: Classes | None = measured_classes(y)
+    elif classes is not None:
+        pair = class_pair(classes)
+    else:
+        pair = None if schema is None else schema.classes
+    if pair is not None:
+        return class_signs(y, pair), pair
+    return (target_numbers(y) if schema is None else schema.transform_target(y)), None
+
+
+def _stable_order(codes: IntArray, n_labels: int) -> IntArray:
+    narrow = codes.astype(np.uint16) if n_labels <= 2**16 else codes  # radix sort: O(N)
+    return np.argsort(narrow, kind="stable")
+
+
+def _offsets(sizes: Array) -> IntArray:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -1,0 +1,532 @@
+"""TaskSet: what goes in comes out, in any row order; what cannot be used is refused by name."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tacit.errors import InvalidInput, MissingValues, TacitError, UndeclaredValue
+from tacit.tasks import Column, Ranges, TaskSet, as_schema, column_names, task_codes, task_positions
+
+FINITE = st.floats(-1e6, 1e6)
+LABELS = st.one_of(st.integers(-3, 3), st.sampled_from(["a", "b", "c"]), st.tuples(st.booleans()))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Any, Any, list[Any]]:
+    """X, y and task labels of up to twelve rows, all of them good."""
+    rows, columns = draw(st.integers(1, 12)), draw(st.integers(1, 4))
+    X = draw(hnp.arrays(np.float64, (rows, columns), elements=FINITE))
+    y = draw(hnp.arrays(np.float64, rows, elements=FINITE))
+    return X, y, draw(st.lists(LABELS, min_size=rows, max_size=rows))
+
+
+def small(task: Any = ("b", "a", "b", "c")) -> TaskSet:
+    return TaskSet.from_arrays(np.arange(8.0).reshape(4, 2), [0.0, 1.0, 2.0, 3.0], task)
+
+
+def rows_by_label(tasks: TaskSet) -> dict[Any, list[tuple[float, ...]]]:
+    """Each task's rows as a sorted list: a TaskSet up to the order of rows and labels."""
+    rows = {}
+    for i, label in enumerate(tasks.labels):
+        X, y = tasks.task(i)
+        rows[label] = sorted((*x, value) for x, value in zip(X.tolist(), y.tolist(), strict=True))
+    return rows
+
+
+# What goes in comes out
+
+
+@settings(deadline=None)
+@given(tables())
+def test_order_leads_back_to_the_input(table: tuple[Any, Any, list[Any]]) -> None:
+    X, y, task = table
+    tasks = TaskSet.from_arrays(X, y, task)
+    np.testing.assert_array_equal(tasks.X, X[tasks.order])
+    np.testing.assert_array_equal(tasks.y, y[tasks.order])
+    assert sorted(tasks.order.tolist()) == list(range(len(X)))
+    assert [tasks.labels[i] for i in tasks.task_index] == [task[row] for row in tasks.order]
+
+
+@settings(deadline=None)
+@given(tables(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_does_not_matter(table: tuple[Any, Any, list[Any]], random: Any) -> None:
+    X, y, task = table
+    rows = list(range(len(X)))
+    random.shuffle(rows)
+    shuffled = TaskSet.from_arrays(X[rows], y[rows], [task[row] for row in rows])
+    assert rows_by_label(shuffled) == rows_by_label(TaskSet.from_arrays(X, y, task))
+
+
+@settings(deadline=None)
+@given(tables())
+def test_stored_arrays_keep_the_promised_layout(table: tuple[Any, Any, list[Any]]) -> None:
+    tasks = TaskSet.from_arrays(*table)
+    assert tasks.X.flags.c_contiguous
+    assert tasks.X.dtype.name == tasks.y.dtype.name == "float64"
+    assert tasks.offsets.dtype.name == tasks.order.dtype.name == "int64"
+    assert tasks.offsets[0] == 0
+    assert (tasks.sizes > 0).all()
+    assert tasks.n_rows == tasks.sizes.sum() == len(tasks.y)
+    assert len(tasks) == tasks.n_tasks == len(set(table[2]))
+
+
+def test_input_is_neither_changed_nor_shared() -> None:
+    X, y, task = np.ones((3, 2)), np.ones(3), np.array([0, 0, 1])
+    tasks = TaskSet.from_arrays(X, y, task)
+    tasks.X[:] = tasks.y[:] = 7
+    assert (X == 1).all()
+    assert (y == 1).all()
+    assert not np.shares_memory(X, tasks.X)
+
+
+def test_one_row_is_enough() -> None:
+    tasks = TaskSet.from_arrays([[3]], [4])
+    assert (tasks.labels, tasks.sizes.tolist(), tasks.feature_names) == ((0,), [1], ("x0",))
+
+
+def test_without_labels_there_is_one_task_labelled_zero() -> None:
+    assert small(task=None).labels == (0,)
+
+
+def test_rows_of_one_task_keep_their_order() -> None:
+    assert small().order.tolist() == [1, 0, 2, 3]
+
+
+def test_repr_shows_no_row() -> None:
+    assert repr(small()) == "TaskSet(3 tasks, 4 rows, 2 features)"
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    ("given_labels", "stored"),
+    [
+        ([3, 1, 2], (1, 2, 3)),
+        ([2.5, 1, True], (1, 2.5)),
+        (["b", "a", "b"], ("a", "b")),
+        (np.array(["b", "a", "b"]), ("a", "b")),
+        (np.array([2, 1, 2], dtype=np.uint8), (1, 2)),
+        ([("x", 2), ("x", 1), ("x", 2)], (("x", 1), ("x", 2))),
+        (["b", 1, "a"], ("b", 1, "a")),
+        ([frozenset("b"), frozenset("a"), frozenset("b")], (frozenset("b"), frozenset("a"))),
+        (pd.Series(["b", "a", "b"], dtype="category"), ("a", "b")),
+        (pl.Series(["b", "a", "b"]), ("a", "b")),
+        (np.array([[2], [1], [2]]), (1, 2)),
+    ],
+)
+def test_labels_are_sorted_by_type_or_kept_as_they_appear(
+    given_labels: Any, stored: tuple[Any, ...]
+) -> None:
+    tasks = TaskSet.from_arrays(np.zeros((3, 1)), np.zeros(3), given_labels)
+    assert tasks.labels == stored
+
+
+def test_labels_are_plain_python_values() -> None:
+    labels, _ = task_codes(np.array([1, 2], dtype=np.int16), 2)
+    assert [type(label) for label in labels] == [int, int]
+    labels, _ = task_codes(np.array([np.str_("a"), "b"], dtype=object), 2)
+    assert [type(label) for label in labels] == [str, str]
+
+
+def test_dates_are_labels_whatever_their_resolution() -> None:
+    day = datetime.datetime(2020, 1, 2)
+    for unit in ("ns", "us", "D"):
+        labels, _ = task_codes(np.array(["2020-01-02"], dtype=f"datetime64[{unit}]"), 1)
+        assert labels == (day,)
+
+
+def test_positions_mark_unknown_tasks() -> None:
+    assert task_positions([9, "z", 7], (7, 9), 3).tolist() == [1, -1, 0]
+    assert task_positions(None, (0,), 2).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ([1, None, 2], "row 1"),
+        ([1.0, float("nan"), 2.0], "row 1"),
+        (pd.Series([1, None, 2], dtype="Int64"), "row 1"),
+        (np.array([1, pd.NA, 2], dtype=object), "row 1"),
+        ([1, [2], 3], "row 1, not hashable"),
+        ([1, 2], "task has 2 labels, X has 3 rows"),
+        (np.zeros((3, 2)), "one value per row"),
+        ("abc", "one value per row"),
+        (5, "one value per row"),
+    ],
+)
+def test_bad_labels_are_refused_by_row(task: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        TaskSet.from_arrays(np.zeros((3, 1)), np.zeros(3), task)
+
+
+# Frames and files
+
+
+def frames() -> list[Any]:
+    columns = {"age": [30, 20, 40], "score": [3.0, 2.0, 4.0], "school": ["s2", "s1", "s2"]}
+    return [pd.DataFrame(columns), pl.DataFrame(columns)]
+
+
+@pytest.mark.parametrize("frame", frames())
+def test_a_frame_is_read_by_column_name(frame: Any) -> None:
+    tasks = TaskSet.from_frame(frame, task="school", target="score")
+    assert tasks.labels == ("s1", "s2")
+    assert tasks.feature_names == ("age",)
+    assert tasks.X.ravel().tolist() == [20, 30, 40]
+    assert tasks.y.tolist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize("frame", frames())
+def test_a_wrong_column_name_gets_a_suggestion(frame: Any) -> None:
+    with pytest.raises(InvalidInput, match="no task column 'shool'; did you mean 'school'"):
+        TaskSet.from_frame(frame, task="shool", target="score")
+    with pytest.raises(InvalidInput, match="no target column 'scores'; did you mean 'score'"):
+        TaskSet.from_frame(frame, task="school", target="scores")
+
+
+@pytest.mark.parametrize("frame", frames())
+def test_text_in_a_feature_is_refused_by_row_and_column(frame: Any) -> None:
+    with pytest.raises(InvalidInput, match="column 'school' holds 's2' in row 0"):
+        TaskSet.from_frame(frame, task=None, target="score")
+
+
+def test_csv_and_parquet_give_the_same_tasks(tmp_path: Path) -> None:
+    frame = frames()[1]
+    frame.write_csv(tmp_path / "t.csv")
+    frame.write_parquet(tmp_path / "t.parquet")
+    read = [
+        TaskSet.from_table(tmp_path / name, task="school", target="score")
+        for name in ("t.csv", "t.parquet")
+    ]
+    assert (
+        rows_by_label(read[0])
+        == rows_by_label(read[1])
+        == {"s1": [(20, 2)], "s2": [(30, 3), (40, 4)]}
+    )
+
+
+def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "broken.parquet").write_bytes(b"not parquet")
+    (tmp_path / "empty.csv").write_text("")
+    for name, message in [
+        ("none.csv", "no file"),
+        ("table.xlsx", "is no table"),
+        ("broken.parquet", "cannot be read"),
+        ("empty.csv", "cannot be read"),
+    ]:
+        with pytest.raises(InvalidInput, match=message):
+            TaskSet.from_table(tmp_path / name, task="a", target="b")
+
+
+def test_an_array_is_no_frame() -> None:
+    with pytest.raises(InvalidInput, match="expected a data frame"):
+        TaskSet.from_frame(np.zeros((2, 2)), task=None, target="x0")
+
+
+def test_feature_names_come_from_the_frame_or_from_the_caller() -> None:
+    assert column_names(frames()[0]) == ("age", "score", "school")
+    tasks = TaskSet.from_arrays([[1, 2]], [3], feature_names=["a", "b"])
+    assert tasks.feature_names == ("a", "b")
+
+
+def test_nullable_columns_are_read_as_numbers() -> None:
+    frame = pd.DataFrame(
+        {"a": pd.array([1, 2], dtype="Int64"), "b": pd.array([True, False], dtype="boolean")}
+    )
+    np.testing.assert_array_equal(TaskSet.from_arrays(frame, [0, 0]).X, [[1, 1], [2, 0]])
+
+
+# The door
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([1.0, 2.0, 3.0], "Reshape your data"),
+        (np.zeros((3, 2, 2)), "got 3D"),
+        (5, "got 0D"),
+        (None, "got 0D"),
+        (np.zeros((0, 2)), "0 sample"),
+        (np.zeros((3, 0)), r"0 feature\(s\) \(shape=\(3, 0\)\)"),
+        (pl.DataFrame(), "0 feature"),
+        ([[1.0], [2.0, 3.0], [4.0]], "cannot be read as an array"),
+        ([[1.0], [np.inf], [2.0]], r"column 'x0' is infinite \(inf\) in row 1"),
+        ([["a"], ["1"], ["2"]], "column 'x0' holds 'a' in row 0"),
+        ([[1], [10**400], [2]], "in row 1; expected a number"),
+        ([[1], [{}], [2]], "in row 1; expected a number"),
+        (np.array([[1j], [2], [3]]), "Complex data not supported"),
+        (np.zeros((3, 1), dtype="datetime64[s]"), "expected numbers"),
+        (np.zeros((3, 1), dtype="V8"), "expected numbers"),
+        (np.zeros((2, 1)), "y has 3 rows, X has 2"),
+    ],
+)
+def test_bad_features_are_refused_with_what_was_seen(X: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        TaskSet.from_arrays(X, [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [[1, 2], [3, float("nan")], [4, None]],
+        pd.DataFrame({"x0": [1, 2, 3], "x1": [1, None, None]}),
+        pl.DataFrame({"x0": [1, 2, 3], "x1": [1, None, None]}),
+        pd.DataFrame({"x0": [1, 2, 3], "x1": pd.array([True, None, None], dtype="boolean")}),
+        np.ma.masked_greater([[1, 2], [3, 9], [4, 9]], 8),
+    ],
+)
+def test_missing_features_are_counted_by_column(X: Any) -> None:
+    with pytest.raises(MissingValues) as caught:
+        TaskSet.from_arrays(X, [0.0, 0.0, 0.0])
+    assert (caught.value.column, caught.value.count) == ("x1", 2)
+
+
+def test_sparse_features_are_refused_by_name() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(InvalidInput, match="sparse"):
+        TaskSet.from_arrays(sparse.eye_array(3, format="csr"), [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([1.0, np.nan, 2.0], "1 missing value.*row 1"),
+        ([1.0, np.inf, 2.0], "column 'target' is infinite"),
+        (["a", "b", "a"], "declare them: classes="),
+        (np.zeros((3, 2)), "one value per row"),
+        ([1.0], "y has 1 rows, X has 3"),
+        ([[1], [2], [3]], "row 0; expected a number"),
+    ],
+)
+def test_bad_targets_are_refused(y: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        TaskSet.from_arrays(np.zeros((3, 1)), y)
+
+
+def test_doubled_names_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="'a' occurs twice"):
+        TaskSet.from_arrays([[1, 2]], [3], feature_names=["a", "a"])
+    with pytest.raises(InvalidInput, match="'a' occurs twice"):
+        TaskSet.from_arrays(pd.DataFrame([[1, 2]], columns=["a", "a"]), [3])
+    with pytest.raises(InvalidInput, match="1 feature names for 2 features"):
+        TaskSet.from_arrays([[1, 2]], [3], feature_names=["a"])
+
+
+def test_numeric_text_is_a_number() -> None:
+    np.testing.assert_array_equal(TaskSet.from_arrays([["1.5", 2]], ["3"]).X, [[1.5, 2]])
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.complex_numbers(),
+    st.text(max_size=3),
+    st.dates(),
+    st.binary(max_size=2),
+    st.just(pd.NA),
+    st.lists(st.integers(), max_size=2),
+)
+ANYTHING = st.one_of(
+    SCALARS,
+    st.lists(SCALARS, max_size=4),
+    st.lists(st.lists(SCALARS, max_size=3), max_size=4),
+    hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(max_dims=3, max_side=3, min_side=0)),
+    st.builds(lambda cells: pd.DataFrame({"a": cells}), st.lists(SCALARS, max_size=3)),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(ANYTHING, ANYTHING, ANYTHING, st.sampled_from([None, "from-data", (0, 1)]))
+def test_bad_input_raises_a_tacit_error_and_nothing_else(
+    X: Any, y: Any, task: Any, classes: Any
+) -> None:
+    try:
+        tasks = TaskSet.from_arrays(X, y, task, classes=classes)
+    except TacitError:
+        return
+    assert np.isfinite(tasks.X).all()
+    assert np.isfinite(tasks.y).all()
+
+
+@settings(max_examples=400, deadline=None)
+@given(tables(), ANYTHING, st.sampled_from(["X", "y", "task"]))
+def test_one_bad_argument_raises_a_tacit_error_and_nothing_else(
+    table: tuple[Any, Any, Any], bad: Any, where: str
+) -> None:
+    arguments: dict[str, Any] = dict(zip(["X", "y", "task"], table, strict=True)) | {where: bad}
+    try:
+        TaskSet.from_arrays(**arguments)
+    except TacitError:
+        return
+
+
+# Classes
+
+
+@pytest.mark.parametrize("y", [["no", "yes"], pd.Series(["no", "yes"]), np.array(["no", "yes"])])
+def test_declared_classes_become_signs(y: Any) -> None:
+    tasks = TaskSet.from_arrays([[0], [1]], y, classes=("no", "yes"))
+    assert tasks.y.tolist() == [-1, 1]
+    assert tasks.classes == ("no", "yes")
+
+
+def test_the_second_class_is_positive() -> None:
+    tasks = TaskSet.from_arrays([[0], [1]], ["no", "yes"], classes=("yes", "no"))
+    assert tasks.y.tolist() == [1, -1]
+
+
+def test_classes_are_measured_only_when_asked() -> None:
+    tasks = TaskSet.from_arrays([[0], [1]], ["b", "a"], classes="from-data")
+    assert (tasks.classes, tasks.y.tolist()) == (("a", "b"), [1, -1])
+    assert TaskSet.from_arrays([[0], [1]], [0, 1]).classes is None
+
+
+def test_a_schema_may_declare_the_classes() -> None:
+    schema = as_schema({"target": ["no", "yes"]}, ["x0"])
+    assert TaskSet.from_arrays([[0], [1]], ["yes", "no"], schema=schema).y.tolist() == [1, -1]
+
+
+def test_one_declared_class_may_be_absent() -> None:
+    assert TaskSet.from_arrays([[0]], [1], classes=(0, 1)).y.tolist() == [1]
+
+
+def test_an_undeclared_class_is_named_with_its_row() -> None:
+    with pytest.raises(UndeclaredValue, match="'maybe' in row 1"):
+        TaskSet.from_arrays([[0], [1]], ["no", "maybe"], ["b", "a"], classes=("no", "yes"))
+
+
+def test_numeric_classes_are_coded_afterwards() -> None:
+    tasks = TaskSet.from_arrays(np.zeros((3, 1)), [1, 0, 1], ["b", "a", "a"])
+    coded = tasks.with_classes((0, 1))
+    assert coded.y.tolist() == [-1, 1, 1]
+    assert tasks.y.tolist() == [0, 1, 1]
+    assert tasks.with_classes("from-data").classes == (0, 1)
+    with pytest.raises(UndeclaredValue, match=r"holds 1\.0 in row 0"):
+        tasks.with_classes((0, 2))
+    with pytest.raises(InvalidInput, match="already"):
+        coded.with_classes((0, 1))
+
+
+@pytest.mark.parametrize("classes", ["from-data", ("a", "b", "c")])
+def test_three_classes_point_to_the_neural_learner(classes: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"neural\.FederatedMTL"):
+        TaskSet.from_arrays(np.zeros((3, 1)), ["a", "b", "c"], classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("y", "classes", "message"),
+    [
+        ([0.5, 1.5, 2.5], "from-data", "continuous"),
+        ([1, 1, 1], "from-data", "one class"),
+        ([1, 1, 1], (1, 1), "two different classes"),
+        ([1, 1, 1], "yes", "pair of labels"),
+        ([1, None, 1], (0, 1), "row 1"),
+    ],
+)
+def test_bad_classes_are_refused(y: Any, classes: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        TaskSet.from_arrays(np.zeros((3, 1)), y, classes=classes)
+
+
+# Parts
+
+
+@settings(deadline=None)
+@given(tables(), st.floats(0.05, 0.95), st.integers(0, 5))
+def test_a_split_shares_out_every_row_within_its_task(
+    table: tuple[Any, Any, list[Any]], fraction: float, seed: int
+) -> None:
+    tasks = TaskSet.from_arrays(*table)
+    train, test = tasks.split(fraction, np.random.default_rng(seed))
+    assert train.labels == test.labels == tasks.labels
+    assert train.sizes.tolist() == [max(1, round(fraction * n)) for n in tasks.sizes.tolist()]
+    assert (train.sizes + test.sizes == tasks.sizes).all()
+    assert sorted([*train.order, *test.order]) == list(range(tasks.n_rows))
+    for part in (train, test):
+        np.testing.assert_array_equal(part.X, table[0][part.order])
+        assert [part.labels[i] for i in part.task_index] == [table[2][row] for row in part.order]
+
+
+def test_a_task_with_one_row_stays_in_training() -> None:
+    train, test = small().split(0.1, np.random.default_rng(0))
+    assert train.sizes.tolist() == [1, 1, 1]
+    assert test.sizes.tolist() == [0, 1, 0]
+    train.require_rows()
+    with pytest.raises(InvalidInput, match="task 'a' has no rows"):
+        test.require_rows()
+
+
+def test_a_test_part_may_be_empty_altogether() -> None:
+    _, test = small(task=[0, 1, 2, 3]).split(0.9, np.random.default_rng(0))
+    assert (test.n_rows, test.X.shape, test.n_tasks) == (0, (0, 2), 4)
+
+
+def test_a_split_is_random_and_reproducible() -> None:
+    tasks = TaskSet.from_arrays(np.zeros((50, 1)), np.zeros(50))
+    orders = [tasks.split(0.5, np.random.default_rng(seed))[0].order.tolist() for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+@pytest.mark.parametrize("fraction", [0, 1, -0.5, float("nan")])
+def test_a_fraction_outside_zero_and_one_is_refused(fraction: float) -> None:
+    with pytest.raises(InvalidInput, match="fraction"):
+        small().split(fraction, np.random.default_rng(0))
+
+
+def test_selected_tasks_come_in_the_order_asked() -> None:
+    chosen = small().select([2, 1])
+    assert chosen.labels == ("c", "b")
+    assert chosen.y.tolist() == [3, 0, 2]
+    assert chosen.offsets.tolist() == [0, 1, 3]
+
+
+@pytest.mark.parametrize("indices", [[], [3], [-1], [0, 0], [0.5], ["a"]])
+def test_bad_selections_are_refused(indices: Any) -> None:
+    with pytest.raises(InvalidInput):
+        small().select(indices)
+
+
+def test_a_task_is_a_view_found_by_index() -> None:
+    tasks = small()
+    X, y = tasks.task(1)
+    assert np.shares_memory(X, tasks.X)
+    assert y.tolist() == [0, 2]
+    with pytest.raises(InvalidInput, match="outside 0 to 2"):
+        tasks.task(3)
+
+
+def test_inconsistent_parts_do_not_make_a_task_set() -> None:
+    with pytest.raises(InvalidInput, match="offsets must have shape"):
+        TaskSet(np.zeros((2, 1)), np.zeros(2), np.array([0, 2]), ("a", "b"), np.arange(2), ("x",))
+
+
+# With a schema
+
+
+def test_a_schema_scales_codes_and_fills_while_reading() -> None:
+    frame = pd.DataFrame(
+        {"age": [50, None], "smokes": ["yes", None], "clinic": ["b", "a"], "risk": [0, 10]}
+    )
+    ranges: Ranges = {
+        "age": Column(0, 100, missing=25),
+        "smokes": Column(categories=("no", "yes"), missing="category"),
+        "target": (0, 10),
+    }
+    schema = as_schema(ranges, ["age", "smokes"])
+    tasks = TaskSet.from_frame(frame, task="clinic", target="risk", schema=schema)
+    assert tasks.feature_names == ("age", "smokes=no", "smokes=yes")
+    np.testing.assert_array_equal(tasks.X, [[-0.5, -1, -1], [0, -1, 1]])
+    np.testing.assert_array_equal(tasks.y, [1, -1])
