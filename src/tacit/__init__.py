@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tacit._version import __version__
 
 if TYPE_CHECKING:
+    from tacit.learners.covariance_prior import CovariancePrior
     from tacit.learners.mean_regularized import MeanRegularized
     from tacit.learners.pooled import Pooled
     from tacit.learners.single_task import SingleTask
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Budget": "tacit.privacy.budget",
     "Column": "tacit.tasks",
+    "CovariancePrior": "tacit.learners.covariance_prior",
     "Declared": "tacit.privacy.release",
     "Guarantee": "tacit.privacy.budget",
     "Ledger": "tacit.privacy.ledger",
@@ -39,6 +41,7 @@ _HOME = {
 __all__ = [
     "Budget",
     "Column",
+    "CovariancePrior",
     "Declared",
     "Guarantee",
     "Ledger",

@@ -91,7 +91,7 @@ class Coordinator(Protocol):
 
 @dataclass(frozen=True)
 class Home:
-    """The tasks as they look at home: scaled as declared, with a last column of ones."""
+    """The tasks as they look at home: scaled as declared, a last column for the intercept."""
 
     problems: Problems
     loss: Loss
@@ -108,8 +108,9 @@ class Door:
     labels: tuple[Hashable, ...]
     budgets: tuple[Budget | None, ...]  # per task; None: not charged, contributes zero
     shares: FloatArray  # (m,), each task's clip norm relative to the most generous budget
-    mu: float  # all that the most generous task has left, as μ-GDP
+    mu: float  # all that the most generous task has left, as μ-GDP; 0 in a pure run
     rng: np.random.Generator | None  # None: secure noise
+    pure: Cost | None = None  # in a pure run: the ε and δ that the most generous task has left
     transcript: Transcript = field(default_factory=list)
 
     @property
@@ -163,6 +164,22 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         """(d + 1,), the intercept last."""
         raise NotImplementedError
 
+    def _is_pure(self) -> bool:
+        """Whether all releases are pure: then ε is planned instead of μ, and δ may be 0."""
+        return False
+
+    def _accountant(self) -> str:
+        """How the run's releases are added up, in words."""
+        return "exact Gaussian DP, added up over all runs on this ledger"
+
+    def _noise_is_exact(self) -> bool:
+        """Whether the mechanisms have an exact sampler when noise="secure"."""
+        return True
+
+    def _claimed_only(self) -> str:
+        """Why ε is no more than a paper's claim; or "" where it is proven."""
+        return ""
+
     # --- fitting -------------------------------------------------------------------------------
 
     def fit(
@@ -171,7 +188,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         """Learns from all tasks. ``task`` labels the rows; None: all rows are one task."""
         loss = loss_named(self.loss)
         schema, tasks = self._declare(X, y, task, loss)
-        home = _home(tasks, schema, loss)
+        home = self._home(tasks, schema, loss)
         door = self._door(tasks.labels)
         shared = self._learn(home, door, progress)
         self._remember(schema, tasks, shared, door)
@@ -196,6 +213,15 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
             self.feature_names_in_ = np.asarray(schema.feature_names, dtype=object)
         return schema, tasks
 
+    def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
+        """Without an intercept the last column is zero, and so is its coefficient."""
+        last = np.full((len(tasks.X), 1), float(getattr(self, "fit_intercept", True)))
+        problems = Problems(np.hstack([tasks.X, last]), tasks.y, tasks.offsets)
+        declared = [column.low is not None or bool(column.coded) for column in schema.columns]
+        widths = [len(column.names_out("")) for column in schema.columns]
+        known_target = loss.name == "logistic" or schema.target.low is not None
+        return Home(problems, loss, np.repeat(declared, widths).astype(bool), known_target)
+
     def _door(self, labels: tuple[Hashable, ...]) -> Door | None:
         budget = getattr(self, "budget", None)
         if budget is None:
@@ -207,12 +233,16 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         budgets = _per_task(budget, labels)
         run = getattr(self, "run", None) or new_run()
         spent = ledger.costs(labels, before=run)
-        left = np.array([remaining_mu(*pair) for pair in zip(budgets, spent, strict=True)])
+        remaining = _remaining_epsilon if self._is_pure() else remaining_mu
+        left = np.array([remaining(*pair) for pair in zip(budgets, spent, strict=True)])
         if not isinstance(budget, Mapping) or not left.any():
-            _require_left(labels, budgets, spent, left)
+            _require_left(labels, budgets, spent, left, self._is_pure())
         charged = tuple(b if mu > 0 else None for b, mu in zip(budgets, left, strict=True))
         top = float(left.max())
-        return Door(ledger, run, labels, charged, left / top, top, rng)
+        if not self._is_pure():
+            return Door(ledger, run, labels, charged, left / top, top, rng)
+        pure = Cost(epsilon=top, delta=_composition_delta(budgets, spent))
+        return Door(ledger, run, labels, charged, left / top, 0.0, rng, pure)
 
     def _remember(self, schema: Schema, tasks: TaskSet, shared: Message, door: Door | None) -> None:
         self._schema = schema
@@ -243,15 +273,15 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
             epsilon=max(each.epsilon_at(delta) for each in set(door.ledger.costs(door.labels))),
             delta=delta,
             neighbours=door.neighbours,
-            accountant="exact Gaussian DP, added up over all runs on this ledger",
-            secure_noise=door.rng is None,
+            accountant=self._accountant(),
+            secure_noise=door.rng is None and self._noise_is_exact(),
             proven=not doubts,
             reason="; ".join(doubts),
         )
 
     def _doubts(self, schema: Schema, door: Door) -> list[str]:
         """Why the guarantee is not proven, if it is not."""
-        doubts = []
+        doubts = [self._claimed_only()] if self._claimed_only() else []
         if door.rng is not None:
             doubts.append("simulated noise: floating-point draws from a seeded generator")
         if schema.from_data:
@@ -311,7 +341,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         loss = loss_named(self.loss)
         classes = tuple(self.classes_) if loss.name == "logistic" else None
         joined = TaskSet.from_arrays(self._named(X), y, None, classes=classes, schema=self._schema)
-        models = self._at_home(_home(joined, self._schema, loss), self.shared_)
+        models = self._at_home(self._home(joined, self._schema, loss), self.shared_)
         self._set_models(np.vstack([self._models, models]), (*self.tasks_, task))
         return self
 
@@ -364,6 +394,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         description = {
             "learner": type(self).__name__,
             "loss": self.loss,
+            "fit_intercept": bool(getattr(self, "fit_intercept", True)),
             "classes": classes,
             "labels": [folder.plain(label) for label in labels],
             "schema": self._schema.to_dict(),
@@ -392,7 +423,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         if description["learner"] != cls.__name__:
             name = description["learner"]
             raise InvalidInput(f"{directory} holds a {name}; load it with tacit.{name}.load")
-        model = cls(loss=description["loss"])
+        model = cls(loss=description["loss"], fit_intercept=description["fit_intercept"])
         model._schema = Schema.from_dict(description["schema"])
         model.n_features_in_ = len(model._schema.feature_names)
         model.shared_ = {
@@ -417,15 +448,6 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags()
         return tags
-
-
-def _home(tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
-    ones = np.ones((len(tasks.X), 1))
-    problems = Problems(np.hstack([tasks.X, ones]), tasks.y, tasks.offsets)
-    declared = [column.low is not None or bool(column.coded) for column in schema.columns]
-    widths = [len(column.names_out("")) for column in schema.columns]
-    known_target = loss.name == "logistic" or schema.target.low is not None
-    return Home(problems, loss, np.repeat(declared, widths).astype(bool), known_target)
 
 
 def _opened(ledger: Any) -> Ledger:
@@ -455,11 +477,28 @@ def _per_task(
     return budgets
 
 
+def _remaining_epsilon(budget: Budget, spent: Cost) -> float:
+    """The largest ε that one more pure run may have on top of what was spent; 0 if none."""
+    return max(0.0, budget.epsilon - spent.epsilon_at(budget.delta))
+
+
+def _composition_delta(budgets: Sequence[Budget], spent: Sequence[Cost]) -> float:
+    """The δ with which a pure run's releases may be composed; 0, plain addition, unless all tasks
+    are alike and nothing else was spent on them."""
+    if len(set(budgets)) > 1 or any(cost != Cost() for cost in spent):
+        return 0.0
+    return budgets[0].delta
+
+
 def _require_left(
-    labels: Sequence[Hashable], budgets: Sequence[Budget], spent: Sequence[Cost], left: FloatArray
+    labels: Sequence[Hashable],
+    budgets: Sequence[Budget],
+    spent: Sequence[Cost],
+    left: FloatArray,
+    pure: bool,
 ) -> None:
     """A task with nothing left stops the run before any noise is drawn."""
-    if any(budget.delta == 0 for budget in budgets):
+    if not pure and any(budget.delta == 0 for budget in budgets):
         raise NotPure(f"delta = 0 with Gaussian releases; pure mechanisms are {', '.join(PURE)}")
     if not left.all():
         i = int(np.argmin(left))

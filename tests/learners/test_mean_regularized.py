@@ -13,6 +13,7 @@ from tacit.datasets.generators import Generated
 from tacit.estimator import Home
 from tacit.learners import mean_regularized as module
 from tacit.linear.batched import Problems, shared_mean, solve_path
+from tacit.linear.evidence import default_penalty
 from tacit.linear.losses import Logistic, Squared
 from tacit.metrics import nmse
 
@@ -121,7 +122,7 @@ def test_the_step_votes_point_to_the_best_step(loss: Any) -> None:
 
     def held_out(a: float) -> float:
         path = solve_path(
-            problems, np.array([module.default_penalty(5)]), loss=loss, mean=mean + a * along
+            problems, np.array([default_penalty(5)]), loss=loss, mean=mean + a * along
         )
         return float(loss.value(path.held_out[:, 0], problems.y).sum())
 

@@ -93,6 +93,13 @@ def exit_code(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
@@ -234,12 +241,10 @@ def test_processes_that_race_never_overspend_together(path: Path, processes: int
                 for number in range(30):
                     ledger.release(Fake(event), None, key=Key(name, number, "x"))
                     os.write(outside.fileno(), name.encode())
-                    while counted.stat().st_size < processes:  # none gets them all
-                        time.sleep(0.001)
+                    wait_until(lambda: counted.stat().st_size >= processes)  # none gets them all
 
         children = [fork(lambda i=i: greedy(str(i))) for i in range(processes)]  # type: ignore[misc]
-        while sum(e.kind == "run" for e in ledger.entries()) < processes:
-            time.sleep(0.01)
+        wait_until(lambda: sum(e.kind == "run" for e in ledger.entries()) == processes)
         os.close(opener)
         assert [exit_code(child) for child in children] == [0] * processes
         os.close(gate)
@@ -321,6 +326,7 @@ def edit(path: Path, *statements: str) -> None:
 EDITS = {
     "an edited payload": ["UPDATE entries SET payload = replace(payload, '0.001', '0.0001')"],
     "an edited digest": ["UPDATE entries SET digest = zeroblob(32) WHERE seq = 3"],
+    "a renumbered entry": ["UPDATE entries SET seq = 9 WHERE seq = 7"],
     "an edited kind": ["UPDATE entries SET kind = 'output' WHERE seq = 2"],
     "text that is no text": ["UPDATE entries SET payload = x'ff' WHERE seq = 2"],
     "a removed spend": ["DELETE FROM entries WHERE seq = 4"],
@@ -611,6 +617,16 @@ def test_the_file_is_synced_to_the_folder_at_every_commit(path: Path) -> None:
             assert settings_of(ledger._store) == (3, "delete")
 
         assert exit_code(fork(forked)) == 0
+
+
+def test_a_digest_covers_kind_payload_and_everything_before() -> None:
+    start = link(bytes(32), "spend", "{}")
+    others = [
+        link(bytes(32), "output", "{}"),
+        link(bytes(32), "spend", "[]"),
+        link(start, "spend", "{}"),
+    ]
+    assert start not in others
 
 
 def test_an_entry_number_is_used_once(path: Path) -> None:

@@ -58,18 +58,22 @@ from tacit.estimator import (
     Unprotected,
 )
 from tacit.linear.alone import PENALTIES, in_own_units, own_path
-from tacit.linear.batched import Path, Problems, shared_mean, solve_path
-from tacit.linear.losses import FloatArray, Loss, Squared
+from tacit.linear.batched import Problems, shared_mean, solve_path
+from tacit.linear.evidence import (
+    STRONGEST,
+    ballots,
+    default_penalty,
+    log_evidence,
+    mixture,
+    prior_of_votes,
+    usual_penalties,
+)
+from tacit.linear.losses import FloatArray, Loss
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Declared, Release
 
-VOTED = 10.0 ** np.arange(-1, 4.5, 1.0)  # the coarser path on which tasks vote
-TEMPERATURE = 0.7  # leave-one-out likelihoods are dependent: count them for less than they claim
-DECADES = (1.5, 1.0)  # spread of the public prior of log10 λ below and above λ₀
-NOISE_FLOOR = (
-    0.1**2
-)  # a pseudo-row with this share of the mean square, so that one row proves little
+VOTED = PENALTIES[2:-1:2]  # 0.1, 1, ..., 10⁴: the coarser path on which tasks vote
 LEAST_TRUST = 0.02
 SHARES = {"direction": 0.65, "step": 0.2, "vote": 0.15}  # of μ², over all rounds
 SCALE_SHARE = 0.1  # of μ², when the declared ranges leave the scale open
@@ -77,7 +81,6 @@ DYADIC = np.arange(-20, 21)  # candidate scales 2^k
 QUIETEST = 0.9  # no direction is released when its predicted noise-to-signal exceeds this
 SECOND_ROUND = 0.1  # a further round must keep it below this
 MOST_ROUNDS = 4
-STRONGEST_PRIOR = 6.0  # nats: the most that the vote can say against a penalty
 FIRST_STEP = 0.5  # the unit of length of the first step, in scaled units
 
 
@@ -104,6 +107,7 @@ class MeanRegularized(MultiTaskEstimator):
         ledger: Any = None,
         noise: Literal["secure", "simulated"] = "secure",
         ranges: Any = None,
+        fit_intercept: bool = True,
         run: str | None = None,
         random_state: Any = None,
     ) -> None:
@@ -114,6 +118,7 @@ class MeanRegularized(MultiTaskEstimator):
         self.ledger = ledger
         self.noise = noise
         self.ranges = ranges
+        self.fit_intercept = fit_intercept
         self.run = run
         self.random_state = random_state
 
@@ -191,7 +196,7 @@ class Prior:
 
     def log_prior(self) -> FloatArray:
         """(A, L), public: how far the mean is trusted, and which penalties are usual."""
-        usual = usual_penalties(len(self.mean))
+        usual = usual_penalties(PENALTIES, len(self.mean))
         if not self.joined:
             return usual[None]
         around = math.log(max(self.trust, LEAST_TRUST)) if self.trust > 0 else -math.inf
@@ -202,41 +207,9 @@ class Prior:
         problems = self.scaled(home)
         coef, evidence = self.options(problems, home.loss)
         prior = self.log_prior() + self.vote[: evidence.shape[1]]
-        log_weight = (evidence + prior).reshape(len(coef), -1)
-        weight = np.exp(log_weight - log_weight.max(1, keepdims=True))
-        weight /= weight.sum(1, keepdims=True)
-        mixed = np.einsum("mk,mkd->md", weight, coef.reshape(*weight.shape, -1))
+        mixed = mixture(coef, evidence + prior)
         target = 1.0 if home.loss.name == "logistic" else self.target_scale
         return np.asarray(mixed * target / self.column_scale())
-
-
-def log_evidence(problems: Problems, path: Path, loss: Loss) -> FloatArray:
-    """Leave-one-out log likelihood (m, L) of each penalty, tempered.
-
-    Squared loss: Student's t, −(n+1)/2 · log(Σe² + floor), the noise variance integrated out.
-    """
-    total = problems.sum_rows(loss.value(path.held_out, problems.y[:, None]))
-    if isinstance(loss, Squared):
-        rows = problems.sizes[:, None]
-        size = problems.sum_rows(problems.y**2)[:, None] / np.maximum(rows, 1)
-        floor = NOISE_FLOOR * np.where(size > 0, size, 1.0)
-        total = (rows + 1) / 2 * np.log(2 * total + floor)
-    return np.asarray(-TEMPERATURE * total)
-
-
-def usual_penalties(width: int) -> FloatArray:
-    """The public log prior (L,) of the path: log10 λ around log10 λ₀, wider below than above.
-
-    λ = noise variance / variance of a coefficient; λ₀ = D/3 is about one unit of signal spread over
-    D columns against one unit of noise. Little noise is commoner than little signal.
-    """
-    decades = np.log10(PENALTIES) - math.log10(default_penalty(width))
-    return np.asarray(-0.5 * (decades / np.where(decades < 0, *DECADES)) ** 2)
-
-
-def default_penalty(width: int) -> float:
-    """λ₀ = D/3."""
-    return width / 3
 
 
 # --- the participant half ------------------------------------------------------------------------
@@ -315,14 +288,9 @@ def step_votes(
 
 
 def penalty_votes(prior: Prior, problems: Problems, loss: Loss) -> FloatArray:
-    """How well each voted penalty does (m, A·V): log posterior below its best by at most one nat,
-    centred; the mechanism clips it to norm one."""
+    """What each task says of the voted penalties (m, A·V), alone and around the mean."""
     _, evidence = prior.options(problems, loss)
-    posterior = evidence + prior.log_prior()
-    voted = posterior[:, :, np.searchsorted(PENALTIES, VOTED * (1 - 1e-9))]
-    flat = voted.reshape(len(voted), -1)
-    score = np.maximum(flat - flat.max(1, keepdims=True), -1.0)
-    return np.asarray(score - score.mean(1, keepdims=True))
+    return ballots((evidence + prior.log_prior())[:, :, np.isin(PENALTIES, VOTED)])
 
 
 # --- the coordinator half ------------------------------------------------------------------------
@@ -440,12 +408,8 @@ class Curator:
         return {"mean": mean, "step_unit": step.map(lambda a: np.maximum(a, 1e-3))}
 
     def _vote(self, total: FloatArray, sigma: float) -> FloatArray:
-        """The log prior (2, L) that the votes imply: shrunk towards no opinion by their noise
-        (James–Stein), in units of it, and never more than STRONGEST_PRIOR nats."""
-        opinion = max(0.0, 1 - total.size * sigma**2 / max(float(total @ total), 1e-300))
-        unit = math.hypot(sigma, LEAST_TRUST * self.n_tasks)
-        log_prior = (opinion / unit * total).reshape(-1, len(VOTED))
-        log_prior = np.maximum(log_prior - log_prior.max(), -STRONGEST_PRIOR)
+        """The log prior (2, L) that the votes imply."""
+        log_prior = prior_of_votes(total, sigma, self.n_tasks).reshape(-1, len(VOTED))
         fine = [np.interp(np.log10(PENALTIES), np.log10(VOTED), row) for row in log_prior]
         return np.stack(fine if self.joined else [*fine, np.zeros(len(PENALTIES))])
 
@@ -480,7 +444,7 @@ def open_optimum(home: Home) -> Message:
     mean = max((_joined(scaled, loss, penalty) for penalty in VOTED[1:]), key=lambda f: f[0])[1]
     together = Prior(mean, True, 1 - LEAST_TRUST, False, vote, target, feature)
     total = together.options(scaled, loss)[1].sum(0)
-    found = vars(together) | {"vote": np.maximum(total - total.max(), -STRONGEST_PRIOR)}
+    found = vars(together) | {"vote": np.maximum(total - total.max(), -STRONGEST)}
     return {name: Unprotected(value) for name, value in found.items()}
 
 

@@ -21,10 +21,14 @@ class Pooled(MultiTaskEstimator):
     """
 
     def __init__(
-        self, loss: Literal["squared", "logistic"] = "squared", ranges: Any = None
+        self,
+        loss: Literal["squared", "logistic"] = "squared",
+        ranges: Any = None,
+        fit_intercept: bool = True,
     ) -> None:
         self.loss = loss
         self.ranges = ranges
+        self.fit_intercept = fit_intercept
 
     def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
         p = home.problems

@@ -1,0 +1,344 @@
+"""CovariancePrior, ours: one release of the second moment of all task models, then Bayes at home.
+
+S1: Liang et al., "Model-Protected Multi-Task Learning", TPAMI (arXiv 1809.06546), shares the noisy
+covariance of the task models in every one of T proximal steps, at a fraction of the budget each.
+Here it is released once, at the full budget; every task then solves to convergence at home under
+the prior that it implies, and chooses its own shrinkage by leave-one-out, which is free.
+
+**Symbols** (S1's letters)
+
+=====  ===================  ===================================================================
+W      ``models``           (m, d), one row per task; the intercept stays home
+K      ``clip_norm``        norm to which a model is clipped; "auto" sends directions of norm one
+Σ      ``second_moment``    Σ_i w_i w_iᵀ plus noise
+M      ``shape``, ``rest``  the prior covariance: kept directions, and what is spread over all
+=====  ===================  ===================================================================
+
+**Differs from the paper in**
+
+1. One release (or ``rounds``, averaged), not T: noise √T times smaller. A tenth of μ² buys a vote
+   of all tasks on which prior and which penalty are usual.
+2. Isotropic Gaussian noise in svec coordinates: S1's Wishart noise is not private
+   (docs/privacy.md).
+3. The shared matrix is a prior covariance, not a projection: w ~ N(0, τ² (shape + rest·I)), and τ
+   is each task's own. Directions lost in noise leave ``rest``, so that high noise gives
+   single-task learning and not zero (S1 Prop. 1).
+
+**Sensitivity.** ‖wwᵀ − vvᵀ‖_F ≤ √2 K² (replace), K² (zero-out); the same for the diagonal.
+
+**Denoising** is post-processing. A symmetric Gaussian matrix has its spectrum within
+±2s, s² = dσ²/2; a true eigenvalue θ > s shows as y = θ + s²/θ, its vector with squared cosine
+c² = 1 − s²/θ² (Benaych-Georges and Nadakuditi 2011). So y > 2s is read as θc² along the observed
+vector; what remains of the trace is spread evenly. The edge of d × d noise fluctuates by about
+2s·d^(−2/3), so an eigenvalue must clear that as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.engine import run_rounds
+from tacit.errors import InvalidInput
+from tacit.estimator import (
+    Door,
+    Home,
+    Message,
+    MultiTaskEstimator,
+    Progress,
+    Public,
+    Step,
+    Unprotected,
+)
+from tacit.linear.alone import INTERCEPT_VARIANCE, best_alone, in_own_units
+from tacit.linear.batched import Problems, solve_path
+from tacit.linear.evidence import (
+    ballots,
+    log_evidence,
+    mixture,
+    prior_of_votes,
+    usual_penalties,
+)
+from tacit.linear.losses import FloatArray, Loss
+from tacit.privacy.budget import Budget, Neighbours
+from tacit.privacy.mechanisms import DiagonalGaussian, GaussianSum, SymmetricGaussian
+from tacit.privacy.release import Declared, Release
+
+Structure = Literal["full", "diagonal"]
+
+PENALTIES = 10.0 ** np.arange(-3, 4.25, 0.5)  # λ of the prior, in each task's own units
+VOTED = PENALTIES[::2]  # the coarser path on which tasks vote
+VOTE_SHARE = 0.1  # of μ²
+FLOORS = (1.0, 0.1, 0.01)  # how much of the evenly spread rest a task may believe in
+LEAST_FLOOR = 1e-4  # of the average variance, in every direction
+DETECTED = 2.5  # a diagonal entry counts as signal above this many σ
+OPEN_ROUNDS = 6  # of the non-private twin
+CHUNK = 4096  # tasks whose paths are held at once
+
+
+class CovariancePrior(MultiTaskEstimator):
+    """One linear model per task under a shared prior covariance, released once.
+
+    structure="diagonal" releases only the diagonal (group-sparse problems): d numbers of noise
+    instead of d(d+1)/2.
+
+    >>> from tacit.datasets import low_rank_tasks
+    >>> data = low_rank_tasks(60, rows=8, n_features=6, rank=2, rng=np.random.default_rng(0))
+    >>> model = CovariancePrior(budget=Budget(5.0), noise="simulated", random_state=0)
+    >>> model.fit(data.X, data.y, task=data.task).coef_.shape
+    (6, 60)
+    """
+
+    def __init__(
+        self,
+        loss: Literal["squared", "logistic"] = "squared",
+        budget: Budget | Mapping[Any, Budget] | None = None,
+        rounds: int | Literal["auto"] = "auto",
+        clip_norm: float | Literal["auto"] = "auto",
+        structure: Structure = "full",
+        ledger: Any = None,
+        noise: Literal["secure", "simulated"] = "secure",
+        ranges: Any = None,
+        fit_intercept: bool = True,
+        run: str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.budget = budget
+        self.rounds = rounds
+        self.clip_norm = clip_norm
+        self.structure = structure
+        self.ledger = ledger
+        self.noise = noise
+        self.ranges = ranges
+        self.fit_intercept = fit_intercept
+        self.run = run
+        self.random_state = random_state
+
+    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
+        if self.structure not in ("full", "diagonal"):
+            raise InvalidInput(f"structure must be 'full' or 'diagonal', got {self.structure!r}")
+        clip_norm = 1.0 if self.clip_norm == "auto" else float(self.clip_norm)
+        tasks = Tasks(home, unit=self.clip_norm == "auto")
+        if door is None:
+            rounds = OPEN_ROUNDS if self.rounds == "auto" else self.rounds
+            return open_moment(tasks, clip_norm, self.structure, rounds)
+        rounds = 1 if self.rounds == "auto" else self.rounds
+        curator = Curator.planned(home, door.mu, door.neighbours, rounds, clip_norm, self.structure)
+        return run_rounds(tasks, curator, door, progress=progress)
+
+    def _at_home(self, home: Home, shared: Message) -> FloatArray:
+        return solve_at_home(home, shared)
+
+    def _shared_model(self, shared: Message) -> FloatArray:
+        return np.zeros(len(shared["shape"].value) + 1)
+
+
+# --- at home -------------------------------------------------------------------------------------
+
+
+def solve_at_home(home: Home, shared: Message) -> FloatArray:
+    """(m, d + 1): each task's mixture over priors and penalties."""
+    vote = np.asarray(shared["vote"].value)
+    parts = []
+    for problems in _chunks(home.problems):
+        scaled, back = in_own_units(problems, home.loss)
+        coef, evidence = options(scaled, home.loss, shared)
+        usual = usual_penalties(PENALTIES, coef.shape[-1])
+        parts.append(mixture(coef, evidence + usual + vote) * back)
+    return np.concatenate(parts)
+
+
+def options(scaled: Problems, loss: Loss, shared: Message) -> tuple[FloatArray, FloatArray]:
+    """Models (m, A, L, d + 1) and their log evidence (m, A, L) under each prior covariance."""
+    covariances = prior_covariances(shared)
+    paths = [solve_path(scaled, PENALTIES, loss=loss, covariance=S) for S in covariances]
+    coef = np.stack([path.coef for path in paths], axis=1)
+    evidence = np.stack([log_evidence(scaled, path, loss) for path in paths], axis=1)
+    return coef, evidence
+
+
+def prior_covariances(shared: Message) -> list[FloatArray]:
+    """No structure, and the shared one with more or less of the rest; the intercept free."""
+    shape, rest = np.asarray(shared["shape"].value), float(shared["rest"].value)
+    d = len(shape)
+    covariances = []
+    for block in [np.eye(d)] + [shape + max(rest * f, LEAST_FLOOR) * np.eye(d) for f in FLOORS]:
+        whole = np.zeros((d + 1, d + 1))
+        whole[:d, :d], whole[d, d] = block, INTERCEPT_VARIANCE
+        covariances.append(whole)
+    return covariances
+
+
+def _chunks(problems: Problems) -> Iterator[Problems]:
+    """The tasks, so many at a time that their paths fit in memory."""
+    for start in range(0, problems.n_tasks, CHUNK):
+        offsets = problems.offsets[start : start + CHUNK + 1]
+        rows = slice(offsets[0], offsets[-1])
+        yield Problems(problems.X[rows], problems.y[rows], offsets - offsets[0])
+
+
+# --- the participant half ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """All tasks of this process at once: private data in, models (m, d) out."""
+
+    home: Home
+    unit: bool  # send directions of norm one
+
+    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
+        """Single-task models first, then models under the prior so far; the mechanism clips."""
+        if step.name == "vote":
+            return self.votes(shared), None
+        if shared["shape"].value.any():
+            models = solve_at_home(self.home, shared)[:, :-1]
+        else:
+            models = best_alone(self.home.problems, self.home.loss)[:, :-1]
+        return self.directed(models), None
+
+    def votes(self, shared: Message) -> FloatArray:
+        """What each task says of the priors and the voted penalties (m, A·V)."""
+        parts = []
+        for problems in _chunks(self.home.problems):
+            scaled, _ = in_own_units(problems, self.home.loss)
+            coef, evidence = options(scaled, self.home.loss, shared)
+            usual = usual_penalties(PENALTIES, coef.shape[-1])
+            parts.append(ballots((evidence + usual)[:, :, ::2]))
+        return np.concatenate(parts)
+
+    def directed(self, models: FloatArray) -> FloatArray:
+        """Each model divided by its norm, if no clip norm was declared; zero stays zero."""
+        if not self.unit:
+            return models
+        norms = np.linalg.norm(models, axis=1, keepdims=True)
+        return np.asarray(np.divide(models, norms, out=np.zeros_like(models), where=norms > 0))
+
+
+# --- the coordinator half ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Curator:
+    """Post-processing of releases; every number here is public."""
+
+    width: int  # d
+    n_tasks: int
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def planned(
+        cls,
+        home: Home,
+        mu: float,
+        neighbours: Neighbours,
+        rounds: int,
+        clip_norm: float,
+        structure: Structure,
+    ) -> Curator:
+        """``rounds`` equal releases of the second moment and a vote, within μ."""
+        if rounds < 1:
+            raise InvalidInput(f"rounds must be 'auto' or at least 1, got {rounds}")
+        mechanism = SymmetricGaussian if structure == "full" else DiagonalGaussian
+        each = mu * math.sqrt((1 - VOTE_SHARE) / rounds)
+        moment = mechanism.for_mu(clip_norm, each, neighbours)
+        vote = GaussianSum.for_mu(1.0, mu * math.sqrt(VOTE_SHARE), neighbours)
+        steps = [Step(f"second moment {t}", moment) for t in range(rounds)] + [Step("vote", vote)]
+        return cls(home.problems.X.shape[1] - 1, home.problems.n_tasks, tuple(steps))
+
+    def start(self) -> Public:
+        """No structure."""
+        return _unknown(self.width) | {"mean_moment": Declared(0.0), "seen": Declared(0)}
+
+    def absorb(self, step: Step, shared: Public, release: Release) -> Public:
+        """The prior that the average of all releases so far implies."""
+        assert isinstance(step.mechanism, GaussianSum | SymmetricGaussian | DiagonalGaussian)
+        if step.name == "vote":
+            sigma = step.mechanism.sigma
+            return {**shared, "vote": release.map(lambda total: self._vote(total, sigma))}
+        seen = int(shared["seen"].value) + 1
+        sigma = step.mechanism.sigma / math.sqrt(seen)
+        moment = Release.combine(
+            lambda before, new: before + (new - before) / seen, shared["mean_moment"], release
+        )
+        return {
+            **shared,
+            "mean_moment": moment,
+            "seen": Declared(seen),
+            "shape": moment.map(lambda value: structure_of(value, sigma)[0]),
+            "rest": moment.map(lambda value: np.asarray(structure_of(value, sigma)[1])),
+        }
+
+    def _vote(self, total: FloatArray, sigma: float) -> FloatArray:
+        """The log prior (A, L) that the votes imply."""
+        log_prior = prior_of_votes(total, sigma, self.n_tasks).reshape(-1, len(VOTED))
+        return np.stack([np.interp(np.log10(PENALTIES), np.log10(VOTED), row) for row in log_prior])
+
+
+def _unknown(width: int) -> dict[str, Release | Declared]:
+    return {
+        "shape": Declared(np.zeros((width, width))),
+        "rest": Declared(1.0),
+        "vote": Declared(np.zeros((1 + len(FLOORS), len(PENALTIES)))),
+    }
+
+
+def structure_of(moment: FloatArray, sigma: float) -> tuple[FloatArray, float]:
+    """Shape (d, d) and rest of a noisy second moment, together of average variance one.
+
+    >>> shape, rest = structure_of(np.diag([4.0, 0.0]), 0.0)
+    >>> shape, rest
+    (array([[2., 0.],
+           [0., 0.]]), 0.0)
+    """
+    d = len(moment)
+    kept = _kept_diagonal(moment, sigma) if moment.ndim == 1 else _kept_directions(moment, sigma)
+    total = float(moment.sum() if moment.ndim == 1 else np.trace(moment))
+    rest = max(total - float(np.trace(kept)), 0.0) / d
+    average = float(np.trace(kept)) / d + rest
+    if average <= 0 or not kept.any():
+        return np.zeros((d, d)), 1.0
+    return kept / average, rest / average
+
+
+def _kept_diagonal(moment: FloatArray, sigma: float) -> FloatArray:
+    return np.diag(np.where(moment > DETECTED * sigma, moment, 0.0))
+
+
+def _kept_directions(moment: FloatArray, sigma: float) -> FloatArray:
+    """Σ θ c² v vᵀ over the eigenvalues that stand out of the noise."""
+    d = len(moment)
+    spread = d * sigma**2 / 2  # s²
+    seen, vectors = np.linalg.eigh(moment)
+    out = seen > max(2 * math.sqrt(spread) * (1 + d ** (-2 / 3)), 1e-12 * abs(seen).max())
+    seen, vectors = seen[out], vectors[:, out]
+    true = (seen + np.sqrt(seen**2 - 4 * spread)) / 2
+    return np.asarray((vectors * (true - spread / true)) @ vectors.T)
+
+
+# --- the non-private twin ------------------------------------------------------------------------
+
+
+def open_moment(tasks: Tasks, clip_norm: float, structure: Structure, rounds: int) -> Message:
+    """The same without noise, as often as it pays."""
+    width = tasks.home.problems.X.shape[1] - 1
+    shared: Message = _unknown(width)
+    step = Step("open", SymmetricGaussian(clip_norm, 1.0))
+    for _ in range(rounds):
+        models, _ = tasks.contribute(step, shared, None)
+        norms = np.linalg.norm(models, axis=1, keepdims=True)
+        clipped = models * np.minimum(1.0, clip_norm / np.maximum(norms, 1e-300))
+        moment = clipped.T @ clipped if structure == "full" else (clipped**2).sum(0)
+        shape, rest = structure_of(moment, 0.0)
+        shared = {**shared, "shape": Unprotected(shape), "rest": Unprotected(rest)}
+    scaled, _ = in_own_units(tasks.home.problems, tasks.home.loss)
+    coef, evidence = options(scaled, tasks.home.loss, shared)
+    said = ballots(evidence + usual_penalties(PENALTIES, coef.shape[-1]))
+    clipped = said / np.maximum(np.linalg.norm(said, axis=1, keepdims=True), 1.0)
+    vote = prior_of_votes(clipped.sum(0), 0.0, len(said)).reshape(evidence.shape[1:])
+    return {**shared, "vote": Unprotected(vote)}
