@@ -33,6 +33,8 @@ from scipy.stats import binom
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget, Neighbours
 
+Losses = np.ndarray[Any, np.dtype[np.float64]]
+
 ROUND_UP = 1 + 1e-9
 """Relative slack on every solved ε, above the tolerance of the solver."""
 
@@ -220,12 +222,12 @@ def kov_epsilon(epsilons: Sequence[float], delta: float) -> float:
     )
 
 
-def pure_delta(epsilon: float, epsilons: Sequence[float], *, resolution: int = 2000) -> float:
-    """δ(ε) of the optimal composition of (ε_i, 0)-DP mechanisms (Kairouz, Oh, Viswanath 2017).
+def pure_losses(epsilons: Sequence[float], *, resolution: int = 2000) -> tuple[Losses, Losses]:
+    """Values and probabilities of the privacy loss that dominates (ε_i, 0)-DP mechanisms together.
 
     Randomised response dominates every pure mechanism: its privacy loss is ±ε_i, + with
-    probability e^{ε_i}/(1+e^{ε_i}). Losses are added on a grid of step max ε_i / resolution, each
-    ε_i rounded up to it; with equal ε_i the grid is exact.
+    probability e^{ε_i}/(1+e^{ε_i}) (Kairouz, Oh, Viswanath 2017). Losses are added on a grid of
+    step max ε_i / resolution, each ε_i rounded up to it; with equal ε_i the grid is exact.
     """
     equal = len(set(epsilons)) == 1
     step = epsilons[0] if equal else max(epsilons) / resolution
@@ -239,9 +241,12 @@ def pure_delta(epsilon: float, epsilons: Sequence[float], *, resolution: int = 2
         shifted[size:] += plus * probability[: len(probability) - size]
         shifted[: len(probability) - size] += (1 - plus) * probability[size:]
         probability = shifted
-    losses = step * np.arange(-reach, reach + 1)
-    gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
-    return float(probability @ gains)
+    return np.asarray(step * np.arange(-reach, reach + 1)), probability
+
+
+def pure_delta(epsilon: float, epsilons: Sequence[float]) -> float:
+    """δ(ε) = E[(1 − e^{ε − loss})₊] of the optimal composition of (ε_i, 0)-DP mechanisms."""
+    return _excess(epsilon, *pure_losses(epsilons))
 
 
 def pure_epsilon(epsilons: Sequence[float], delta: float) -> float:
@@ -253,7 +258,12 @@ def pure_epsilon(epsilons: Sequence[float], delta: float) -> float:
     total = math.fsum(epsilons)
     if delta <= 0 or total == 0:
         return total
-    return min(total, _smallest(lambda epsilon: pure_delta(epsilon, epsilons) <= delta))
+    losses = pure_losses([e for e in epsilons if e > 0])
+    return min(total, _smallest(lambda epsilon: _excess(epsilon, *losses) <= delta))
+
+
+def _excess(epsilon: float, losses: Losses, probability: Losses) -> float:
+    return float(probability @ -np.expm1(np.minimum(epsilon - losses, 0.0)))
 
 
 # --- zero-concentrated DP ----------------------------------------------------------------------
