@@ -36,7 +36,7 @@ vector; what remains of the trace is spread evenly. The edge of d × d noise flu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -77,7 +77,6 @@ FLOORS = (1.0, 0.1, 0.01)  # how much of the evenly spread rest a task may belie
 LEAST_FLOOR = 1e-4  # of the average variance, in every direction
 DETECTED = 2.5  # a diagonal entry counts as signal above this many σ
 OPEN_ROUNDS = 6  # of the non-private twin
-CHUNK = 4096  # tasks whose paths are held at once
 
 
 class CovariancePrior(MultiTaskEstimator):
@@ -145,7 +144,7 @@ def solve_at_home(home: Home, shared: Message) -> FloatArray:
     """(m, d + 1): each task's mixture over priors and penalties."""
     vote = np.asarray(shared["vote"].value)
     parts = []
-    for problems in _chunks(home.problems):
+    for problems in home.problems.chunks():
         scaled, back = in_own_units(problems, home.loss)
         coef, evidence = options(scaled, home.loss, shared)
         usual = usual_penalties(PENALTIES, coef.shape[-1])
@@ -174,14 +173,6 @@ def prior_covariances(shared: Message) -> list[FloatArray]:
     return covariances
 
 
-def _chunks(problems: Problems) -> Iterator[Problems]:
-    """The tasks, so many at a time that their paths fit in memory."""
-    for start in range(0, problems.n_tasks, CHUNK):
-        offsets = problems.offsets[start : start + CHUNK + 1]
-        rows = slice(offsets[0], offsets[-1])
-        yield Problems(problems.X[rows], problems.y[rows], offsets - offsets[0])
-
-
 # --- the participant half ------------------------------------------------------------------------
 
 
@@ -205,7 +196,7 @@ class Tasks:
     def votes(self, shared: Message) -> FloatArray:
         """What each task says of the priors and the voted penalties (m, A·V)."""
         parts = []
-        for problems in _chunks(self.home.problems):
+        for problems in self.home.problems.chunks():
             scaled, _ = in_own_units(problems, self.home.loss)
             coef, evidence = options(scaled, self.home.loss, shared)
             usual = usual_penalties(PENALTIES, coef.shape[-1])

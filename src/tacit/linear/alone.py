@@ -46,6 +46,10 @@ def best_alone(problems: Problems, loss: Loss) -> FloatArray:
     >>> best_alone(Problems(X, y, np.array([0, 3])), Squared()).round(2)
     array([[1.99, 1.01]])
     """
+    return np.concatenate([_best_alone(part, loss) for part in problems.chunks()])
+
+
+def _best_alone(problems: Problems, loss: Loss) -> FloatArray:
     scaled, back = in_own_units(problems, loss)
     path = own_path(scaled, loss)
     held_out = scaled.sum_rows(loss.value(path.held_out, scaled.y[:, None]))

@@ -34,6 +34,9 @@ BLOCK_VALUES = 1 << 21
 PADDING = 1.25
 """Tasks share a block when their sizes differ by at most this factor."""
 
+CHUNK = 4096
+"""Tasks whose whole paths are held at once, where only one model of each is wanted."""
+
 NEWTON_STEPS = 30
 NEWTON_TOLERANCE = 1e-9
 
@@ -60,6 +63,13 @@ class Problems:
     def n_tasks(self) -> int:
         """m."""
         return len(self.offsets) - 1
+
+    def chunks(self, most: int = CHUNK) -> Iterator[Problems]:
+        """The tasks, so many at a time that their paths fit in memory."""
+        for start in range(0, self.n_tasks, most):
+            offsets = self.offsets[start : start + most + 1]
+            rows = slice(offsets[0], offsets[-1])
+            yield Problems(self.X[rows], self.y[rows], offsets - offsets[0])
 
     def sum_rows(self, values: FloatArray) -> FloatArray:
         """Sums over the rows of each task: (N, ...) → (m, ...); an empty task sums to zero."""
