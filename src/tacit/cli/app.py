@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.audit import audit
+
 app = typer.Typer(
     name="tacit",
     help="Learn together without telling: privacy-preserving multi-task learning.",
@@ -18,6 +20,7 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(help="What was spent, on whom, and whether the record is intact.")
 app.add_typer(ledger_app, name="ledger", no_args_is_help=True)
+app.command()(audit)
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 

@@ -1,0 +1,18 @@
+"""Everything that can be audited by name."""
+
+from __future__ import annotations
+
+from tacit.audits.cases import Audit
+from tacit.audits.door import door_audits
+from tacit.audits.hall import hall
+from tacit.audits.learners import learner_audits
+from tacit.audits.mechanisms import mechanism_audits
+
+
+def every_audit() -> tuple[Audit, ...]:
+    """Mechanisms, the ledger, learners, and the hall.
+
+    >>> [audit.name for audit in every_audit()][:3]
+    ['GaussianSum', 'SymmetricGaussian', 'DiagonalGaussian']
+    """
+    return (*mechanism_audits(), *door_audits(), *learner_audits(), *hall())
