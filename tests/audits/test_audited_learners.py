@@ -7,13 +7,12 @@ import pytest
 
 from tacit.audits.cases import Settings
 from tacit.audits.learners import (
+    OPPOSITE,
     Recorder,
     canary_tasks,
-    fitted,
     learner_audits,
     log_ratio,
     run_log_ratio,
-    tiny_tasks,
     transcript_features,
 )
 from tacit.errors import InvalidInput
@@ -29,9 +28,9 @@ CASES = {case.name: case for found in learner_audits() for case in found.cases}
 
 def test_a_replay_returns_the_same_releases_and_spends_nothing() -> None:
     ledger = Recorder()
-    first = fitted(tiny_tasks(0), BUDGET, 1, ledger, "run")
+    first = OPPOSITE.fitted(0, BUDGET, 1, ledger, "run")
     spent, steps = ledger.spent(0), len(ledger.seen)
-    second = fitted(tiny_tasks(1), BUDGET, 99, ledger, "run")
+    second = OPPOSITE.fitted(1, BUDGET, 99, ledger, "run")
     assert ledger.spent(0) == spent
     assert len(ledger.seen) == 2 * steps
     for one, other in zip(ledger.seen[:steps], ledger.seen[steps:], strict=True):
@@ -42,9 +41,9 @@ def test_a_replay_returns_the_same_releases_and_spends_nothing() -> None:
 
 def test_the_pair_turns_the_targets_pull_round() -> None:
     ledger = Recorder()
-    fitted(tiny_tasks(0), BUDGET, 1, ledger, "run")
+    OPPOSITE.fitted(0, BUDGET, 1, ledger, "run")
     steps = len(ledger.seen)
-    fitted(tiny_tasks(1), BUDGET, 1, ledger, "run")
+    OPPOSITE.fitted(1, BUDGET, 1, ledger, "run")
     moved = [
         np.linalg.norm(a.sent[-1] - b.sent[-1])
         for a, b in zip(ledger.seen[:steps], ledger.seen[steps:], strict=True)
@@ -54,17 +53,17 @@ def test_the_pair_turns_the_targets_pull_round() -> None:
 
 def test_the_claim_is_the_learners_own_guarantee() -> None:
     ledger = Recorder()
-    model = fitted(tiny_tasks(0), BUDGET, 1, ledger, "run")
+    model = OPPOSITE.fitted(0, BUDGET, 1, ledger, "run")
     assert model.guarantee_.epsilon == pytest.approx(8.0, rel=1e-4)
     mu = gaussian_mu(8.0, BUDGET.delta)
     assert ledger.spent(0).mu_squared == pytest.approx(mu**2, rel=1e-6)
 
 
 def test_the_log_ratio_of_a_run_is_positive_on_average_under_its_own_data() -> None:
-    ratios = [run_log_ratio(0, BUDGET, seed) for seed in range(12)]
+    ratios = [run_log_ratio(OPPOSITE, 0, BUDGET, seed) for seed in range(12)]
     assert np.mean(ratios) > 0
     ledger = Recorder()
-    fitted(tiny_tasks(0), BUDGET, 1, ledger, "run")
+    OPPOSITE.fitted(0, BUDGET, 1, ledger, "run")
     assert log_ratio(ledger.seen, ledger.seen) == 0.0
 
 

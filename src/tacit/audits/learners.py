@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,19 @@ import numpy as np
 from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
+from tacit.learners.covariance_prior import CovariancePrior
 from tacit.learners.mean_regularized import MeanRegularized
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.auditing import AuditResult, Claim, Side, above, audit_one_run
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Key, Ledger, Mechanism, Release, new_run
-from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.mechanisms import (
+    DiagonalGaussian,
+    GaussianSum,
+    SymmetricGaussian,
+    clip_rows,
+    svec,
+)
 
 TASKS, ROWS, DIM = 4, 3, 2
 CANARIES, GUESSED = 200, 0.3
@@ -71,13 +79,20 @@ class Recorder(Ledger):
     ) -> Release:
         """As Ledger.release, and noted."""
         release = super().release(mechanism, contributions, key=key, rng=rng, shares=shares)
-        if not isinstance(mechanism, GaussianSum):
+        if not isinstance(mechanism, GaussianSum | SymmetricGaussian | DiagonalGaussian):
             raise InvalidInput(f"the likelihood of {type(mechanism).__name__} is not known here")
         rows = np.asarray(contributions, dtype=np.float64).reshape(len(contributions), -1)
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        sent = rows / np.maximum(1.0, norms / mechanism.clip_norm)
-        self.seen.append(Seen(mechanism.sigma, sent, np.asarray(release.value).ravel()))
+        sent = in_noise_coordinates(mechanism, clip_rows(rows, mechanism.clip_norm))
+        value = np.asarray(release.value)
+        self.seen.append(Seen(mechanism.sigma, sent, svec(value) if value.ndim == 2 else value))
         return release
+
+
+def in_noise_coordinates(mechanism: Mechanism, rows: FloatArray) -> FloatArray:
+    """What each task adds to the sum (m, D), in coordinates where the noise is isotropic."""
+    if isinstance(mechanism, SymmetricGaussian):
+        return np.stack([svec(np.outer(row, row)) for row in rows])
+    return rows**2 if isinstance(mechanism, DiagonalGaussian) else rows
 
 
 @dataclass(frozen=True)
@@ -90,26 +105,46 @@ class Data:
 
 
 def fitted(
-    data: Data, budget: Budget, seed: int, ledger: Recorder, run: str, rounds: int = 1
+    learner: Any, data: Data, budget: Budget, seed: int, ledger: Recorder, run: str
 ) -> MultiTaskEstimator:
-    """MeanRegularized with simulated noise; the same run on the same ledger is a replay."""
-    names = dict.fromkeys(range(data.X.shape[1]), (-1.0, 1.0))
-    learner = MeanRegularized(
+    """The learner with simulated noise; the same run on the same ledger is a replay."""
+    ranges: dict[int | str, Any] = dict.fromkeys(range(data.X.shape[1]), (-1.0, 1.0))
+    model: MultiTaskEstimator = learner(
         budget=budget,
-        rounds=rounds,
+        rounds=1,
         ledger=ledger,
         noise="simulated",
-        ranges={**names, "target": (-1.0, 1.0)},
+        ranges=ranges | {"target": (-1.0, 1.0)},
         run=run,
         random_state=seed,
     )
-    return learner.fit(data.X, data.y, task=data.task)
+    return model.fit(data.X, data.y, task=data.task)
 
 
-# --- the worst pair ------------------------------------------------------------------------------
+# --- the worst pairs -----------------------------------------------------------------------------
 
 
-def tiny_tasks(side: int) -> Data:
+@dataclass(frozen=True)
+class Pair:
+    """A learner, and the change of one task that turns its contribution as far as it goes."""
+
+    learner: Any
+    tasks: Callable[[int], Data]
+    said: str
+
+    @property
+    def name(self) -> str:
+        """The learner's name."""
+        return str(self.learner.__name__)
+
+    def fitted(
+        self, side: int, budget: Budget, seed: int, ledger: Recorder, run: str
+    ) -> MultiTaskEstimator:
+        """A run on one side of the pair."""
+        return fitted(self.learner, self.tasks(side), budget, seed, ledger, run)
+
+
+def opposite_tasks(side: int) -> Data:
     """TASKS tasks that lie on opposite lines; the last one changes the line it lies on.
 
     Its targets are x₁ or −x₁, as large as the declared ranges allow: its pull on the mean is turned
@@ -123,7 +158,28 @@ def tiny_tasks(side: int) -> Data:
     return Data(X, np.outer(signs, x).ravel(), np.repeat(np.arange(TASKS), ROWS))
 
 
-PAIR = f"one of {TASKS} tasks with {ROWS} rows each, y = x₁, becomes y = −x₁"
+def orthogonal_tasks(side: int) -> Data:
+    """Every task depends on one of two features; the last one changes the feature.
+
+    Its model turns by a right angle, where ‖wwᵀ − vvᵀ‖_F reaches √2 K².
+    """
+    corners = np.vstack([np.eye(DIM), -np.eye(DIM)])
+    feature = np.arange(TASKS) % DIM
+    feature[-1] = side
+    y = np.concatenate([corners[:, j] for j in feature])
+    return Data(np.tile(corners, (TASKS, 1)), y, np.repeat(np.arange(TASKS), len(corners)))
+
+
+OPPOSITE = Pair(
+    MeanRegularized,
+    opposite_tasks,
+    f"one of {TASKS} tasks with {ROWS} rows each, y = x₁, becomes y = −x₁",
+)
+ORTHOGONAL = Pair(
+    CovariancePrior,
+    orthogonal_tasks,
+    f"one of {TASKS} tasks with {2 * DIM} rows each, y = x₁, becomes y = x₂",
+)
 
 
 # --- the sharp audit -----------------------------------------------------------------------------
@@ -138,48 +194,48 @@ def log_ratio(seen: Sequence[Seen], replayed: Sequence[Seen]) -> float:
     return total
 
 
-def run_log_ratio(side: Side, budget: Budget, seed: int) -> float:
+def run_log_ratio(pair: Pair, side: Side, budget: Budget, seed: int) -> float:
     """The log likelihood ratio of candidate 0 against candidate 1 after a fit with ``side``."""
     ledger, run = Recorder(), new_run()
-    fitted(tiny_tasks(side), budget, seed, ledger, run)
+    pair.fitted(side, budget, seed, ledger, run)
     steps = len(ledger.seen)
-    fitted(tiny_tasks(1 - side), budget, seed, ledger, run)
+    pair.fitted(1 - side, budget, seed, ledger, run)
     ratio = log_ratio(ledger.seen[:steps], ledger.seen[steps:])
     return ratio if side == 0 else -ratio
 
 
-def whole_run(asked: Asked) -> AuditResult:
+def whole_run(pair: Pair, asked: Asked) -> AuditResult:
     """All releases of a fit."""
     budget = Budget(asked.epsilon, asked.delta)
 
     def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
         seeds = rng.integers(2**32, size=n)
-        return np.array([run_log_ratio(side, budget, int(seed)) for seed in seeds])
+        return np.array([run_log_ratio(pair, side, budget, int(seed)) for seed in seeds])
 
     return asked.audit(
         draw,
-        _tiny_claim(asked),
+        _tiny_claim(pair, asked),
         events=above(0.0),
-        pair=PAIR,
+        pair=pair.said,
         statistic="log likelihood ratio of all releases of a fit, by replay",
     )
 
 
-def _claim(ledger: Recorder, label: int, asked: Asked) -> Claim:
+def _claim(name: str, ledger: Recorder, label: int, asked: Asked) -> Claim:
     """What the ledger says that a run spent on a task; the certificate says the same."""
     return Claim(
         Gaussian(math.sqrt(ledger.spent(label).mu_squared)),
         unit=TASK,
         adversary=OTHER_TASKS,
-        source="MeanRegularized.guarantee_",
+        source=f"{name}.guarantee_",
         read_at=asked.delta,
     )
 
 
-def _tiny_claim(asked: Asked) -> Claim:
+def _tiny_claim(pair: Pair, asked: Asked) -> Claim:
     ledger = Recorder()
-    fitted(tiny_tasks(0), Budget(asked.epsilon, asked.delta), 0, ledger, new_run())
-    return _claim(ledger, TASKS - 1, asked)
+    pair.fitted(0, Budget(asked.epsilon, asked.delta), 0, ledger, new_run())
+    return _claim(pair.name, ledger, TASKS - 1, asked)
 
 
 # --- the blunt audit -----------------------------------------------------------------------------
@@ -196,22 +252,21 @@ def transcript_features(model: MultiTaskEstimator) -> FloatArray:
     return np.concatenate(parts).astype(np.float64)
 
 
-def transcript(asked: Asked) -> AuditResult:
+def transcript(pair: Pair, asked: Asked) -> AuditResult:
     """A classifier on the transcript."""
     budget = Budget(asked.epsilon, asked.delta)
 
     def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
-        data = tiny_tasks(side)
         models = (
-            fitted(data, budget, int(seed), Recorder(), new_run())
+            pair.fitted(side, budget, int(seed), Recorder(), new_run())
             for seed in rng.integers(2**32, size=n)
         )
         return np.stack([transcript_features(model) for model in models])
 
     return asked.audit(
         draw,
-        _tiny_claim(asked),
-        pair=PAIR,
+        _tiny_claim(pair, asked),
+        pair=pair.said,
         statistic="log odds by a classifier on everything in transcript_",
     )
 
@@ -246,13 +301,13 @@ def one_run(asked: Asked) -> AuditResult:
     ledger, run = Recorder(), new_run()
     budget, noise = Budget(asked.epsilon, asked.delta), int(rng.integers(2**32))
     for worlds in (coins, np.ones_like(coins), np.zeros_like(coins)):
-        fitted(canary_tasks(worlds), budget, noise, ledger, run)
+        fitted(MeanRegularized, canary_tasks(worlds), budget, noise, ledger, run)
     steps = len(ledger.seen) // 3
     runs = [ledger.seen[i * steps : (i + 1) * steps] for i in range(3)]
     return audit_one_run(
         canary_scores(*runs),
         coins,
-        _claim(ledger, 0, asked),
+        _claim("MeanRegularized", ledger, 0, asked),
         guesses=max(2, round(GUESSED * asked.samples)),
         confidence=asked.confidence,
         seed=seed,
@@ -263,14 +318,22 @@ def one_run(asked: Asked) -> AuditResult:
 
 def learner_audits() -> tuple[Audit, ...]:
     """One for each private learner."""
+    sees = "everything the other tasks see in a fit: by replay, by a classifier"
     return (
         Audit(
             "MeanRegularized",
-            "everything the other tasks see in a fit: by replay, by a classifier, in one run",
+            f"{sees}, in one run",
             (
-                Case("MeanRegularized, whole run", whole_run, 8.0, 1e-5, 300),
-                Case("MeanRegularized, transcript", transcript, 8.0, 1e-5, 300),
+                *_pair_cases(OPPOSITE),
                 Case("MeanRegularized, one run", one_run, 8.0, 1e-5, CANARIES),
             ),
         ),
+        Audit("CovariancePrior", sees, _pair_cases(ORTHOGONAL)),
+    )
+
+
+def _pair_cases(pair: Pair) -> tuple[Case, Case]:
+    return (
+        Case(f"{pair.name}, whole run", partial(whole_run, pair), 8.0, 1e-5, 300),
+        Case(f"{pair.name}, transcript", partial(transcript, pair), 8.0, 1e-5, 300),
     )

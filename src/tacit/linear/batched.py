@@ -118,6 +118,9 @@ def _blocks(problems: Problems) -> Iterator[_Block]:
 def _each_block(problems: Problems, work: Callable[[_Block], None]) -> None:
     """Runs the blocks on all cores; LAPACK on small matrices gains nothing from its own threads."""
     blocks = list(_blocks(problems))
+    if len(blocks) == 1:  # finding the thread pools takes longer than a small block
+        work(blocks[0])
+        return
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(work, blocks):
             pass
