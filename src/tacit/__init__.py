@@ -15,40 +15,53 @@ from typing import TYPE_CHECKING, Any
 from tacit._version import __version__
 
 if TYPE_CHECKING:
+    from tacit.learners.averaged_model import AveragedModel
     from tacit.learners.covariance_prior import CovariancePrior
     from tacit.learners.mean_regularized import MeanRegularized
+    from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
     from tacit.learners.pooled import Pooled
     from tacit.learners.single_task import SingleTask
+    from tacit.learners.task_relationship import TaskRelationship
     from tacit.privacy.budget import Budget, Guarantee
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.release import Declared, Release
     from tacit.tasks import Column, TaskSet
 
 _HOME = {
+    "AveragedModel": "tacit.learners.averaged_model",
     "Budget": "tacit.privacy.budget",
     "Column": "tacit.tasks",
     "CovariancePrior": "tacit.learners.covariance_prior",
     "Declared": "tacit.privacy.release",
+    "Decomposed": "tacit.learners.model_protected",
+    "GroupSparse": "tacit.learners.model_protected",
     "Guarantee": "tacit.privacy.budget",
     "Ledger": "tacit.privacy.ledger",
+    "LowRank": "tacit.learners.model_protected",
     "MeanRegularized": "tacit.learners.mean_regularized",
     "Pooled": "tacit.learners.pooled",
     "Release": "tacit.privacy.release",
     "SingleTask": "tacit.learners.single_task",
+    "TaskRelationship": "tacit.learners.task_relationship",
     "TaskSet": "tacit.tasks",
 }
 
 __all__ = [
+    "AveragedModel",
     "Budget",
     "Column",
     "CovariancePrior",
     "Declared",
+    "Decomposed",
+    "GroupSparse",
     "Guarantee",
     "Ledger",
+    "LowRank",
     "MeanRegularized",
     "Pooled",
     "Release",
     "SingleTask",
+    "TaskRelationship",
     "TaskSet",
     "__version__",
 ]

@@ -39,6 +39,9 @@ from tacit.privacy.mechanisms import PURE
 from tacit.privacy.release import Declared, Mechanism, Release, new_run
 from tacit.tasks import Schema, TaskSet, as_schema, column_names, task_codes
 
+LARGEST = 1e60
+"""The largest number that a feature or target may hold without a declared range."""
+
 
 @dataclass(frozen=True)
 class Unprotected:
@@ -206,6 +209,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         if loss.name == "logistic":
             classes = schema.classes or "from-data"
         tasks = TaskSet.from_arrays(X, y, task, classes=classes, schema=schema)
+        _require_moderate(tasks)
         if tasks.classes is not None:
             self.classes_ = np.asarray(tasks.classes)
         self.n_features_in_ = len(schema.feature_names)
@@ -450,6 +454,17 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         return tags
 
 
+def _require_moderate(tasks: TaskSet) -> None:
+    """Numbers whose squares do not overflow."""
+    for name, column in zip((*tasks.feature_names, "target"), (*tasks.X.T, tasks.y), strict=True):
+        largest = float(np.max(np.abs(column)))
+        if largest > LARGEST:
+            raise InvalidInput(
+                f"column {name!r} reaches {largest:.3g}, more than {LARGEST:.0g}: "
+                "declare its range, or use another unit"
+            )
+
+
 def _opened(ledger: Any) -> Ledger:
     if ledger is None:
         return Ledger.in_memory()
@@ -478,8 +493,12 @@ def _per_task(
 
 
 def _remaining_epsilon(budget: Budget, spent: Cost) -> float:
-    """The largest ε that one more pure run may have on top of what was spent; 0 if none."""
-    return max(0.0, budget.epsilon - spent.epsilon_at(budget.delta))
+    """The largest ε that one more pure run may have on top of what was spent; 0 if none.
+
+    What a calibrated run leaves by rounding is nothing.
+    """
+    left = budget.epsilon - spent.epsilon_at(budget.delta)
+    return left if left > 1e-6 * budget.epsilon else 0.0
 
 
 def _composition_delta(budgets: Sequence[Budget], spent: Sequence[Cost]) -> float:

@@ -1,0 +1,147 @@
+"""DP-AGGR, a baseline: everybody gets the noisy average of all task models.
+
+Pathak, Rane, Raj, "Multiparty Differential Privacy via Aggregation of Locally Trained Classifiers",
+NIPS 2010, as S1 §5.1 compares with it.
+
+**Symbols**
+
+====  =====================  ==============================================================
+ŵ_i   ``models``             trained by each task alone
+K     ``clip_norm``          norm to which a model is clipped
+ŵ^s   ``mean``               the average that is released
+====  =====================  ==============================================================
+
+**Differs from the paper in**
+
+1. The unit is a task, not an example. S1 gets there by group privacy (Proposition 3) from an
+   example's sensitivity 2L/(nλ); n of them make 2L/λ, the diameter of a ball of radius L/λ that
+   holds every regularised model. Here the radius K is declared and the models are clipped to it:
+   the same bound, without n, which is private.
+2. Gaussian noise, exact Gaussian DP, one release.
+3. Models are averaged in each task's own units when clip_norm="auto" (one number for its features,
+   one for its target: directions stay), and each task fits its own intercept at home.
+
+**Sensitivity** of the sum: 2K (replace), K (zero-out).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.engine import run_rounds
+from tacit.errors import InvalidInput
+from tacit.estimator import (
+    Door,
+    Home,
+    Message,
+    MultiTaskEstimator,
+    Progress,
+    Public,
+    Step,
+    Unprotected,
+)
+from tacit.linear.alone import best_alone
+from tacit.linear.losses import FloatArray
+from tacit.linear.own_units import own_units, with_own_intercepts
+from tacit.privacy.budget import Budget
+from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.release import Declared, Release
+
+AUTO_CLIP = 1.0  # in a task's own units a model that explains its targets has about norm one
+
+
+class AveragedModel(MultiTaskEstimator):
+    """One model for all tasks: the (noisy) average of what each learned alone.
+
+    >>> from tacit.datasets import related_tasks
+    >>> data = related_tasks(40, rng=np.random.default_rng(0))
+    >>> model = AveragedModel(budget=Budget(2.0), noise="simulated", random_state=0)
+    >>> model.fit(data.X, data.y, task=data.task).coef_.shape
+    (10, 40)
+    """
+
+    def __init__(
+        self,
+        loss: Literal["squared", "logistic"] = "squared",
+        budget: Budget | Mapping[Any, Budget] | None = None,
+        clip_norm: float | Literal["auto"] = "auto",
+        ledger: Any = None,
+        noise: Literal["secure", "simulated"] = "secure",
+        ranges: Any = None,
+        fit_intercept: bool = True,
+        run: str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.budget = budget
+        self.clip_norm = clip_norm
+        self.ledger = ledger
+        self.noise = noise
+        self.ranges = ranges
+        self.fit_intercept = fit_intercept
+        self.run = run
+        self.random_state = random_state
+
+    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
+        own = self.clip_norm == "auto"
+        if not own and not float(self.clip_norm) > 0:
+            raise InvalidInput(f"clip_norm must be 'auto' or positive, got {self.clip_norm!r}")
+        tasks = Tasks(home, own)
+        if door is None:
+            mean = tasks.models().mean(axis=0)
+            return {"mean": Unprotected(mean), "own_units": Unprotected(own)}
+        clip_norm = AUTO_CLIP if own else float(self.clip_norm)
+        mechanism = GaussianSum.for_mu(clip_norm, door.mu, door.neighbours)
+        width = home.problems.X.shape[1] - 1
+        curator = Curator(width, home.problems.n_tasks, own, (Step("average", mechanism),))
+        return run_rounds(tasks, curator, door, progress=progress)
+
+    def _at_home(self, home: Home, shared: Message) -> FloatArray:
+        own = own_units(home.problems, home.loss, scaled=bool(shared["own_units"].value))
+        mean = np.append(np.asarray(shared["mean"].value), 0.0)
+        models = own.outwards(np.tile(mean, (home.problems.n_tasks, 1)))
+        return with_own_intercepts(home.problems, home.loss, models[:, :-1])
+
+    def _shared_model(self, shared: Message) -> FloatArray:
+        mean = np.asarray(shared["mean"].value)
+        return np.append(np.zeros_like(mean) if bool(shared["own_units"].value) else mean, 0.0)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """All tasks of this process at once."""
+
+    home: Home
+    own_units: bool
+
+    def models(self) -> FloatArray:
+        """(m, d): each trained alone."""
+        problems, loss = self.home.problems, self.home.loss
+        own = own_units(problems, loss, scaled=self.own_units)
+        return own.inwards(best_alone(problems, loss))[:, :-1]
+
+    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
+        """The models; the mechanism clips them."""
+        return self.models(), None
+
+
+@dataclass(frozen=True)
+class Curator:
+    """Divides the noisy sum by the public number of tasks."""
+
+    width: int
+    n_tasks: int
+    own_units: bool
+    steps: tuple[Step, ...]
+
+    def start(self) -> Public:
+        """No average yet."""
+        return {"mean": Declared(np.zeros(self.width)), "own_units": Declared(self.own_units)}
+
+    def absorb(self, step: Step, shared: Public, release: Release) -> Public:
+        """The average."""
+        return {**shared, "mean": release.map(lambda total: total / self.n_tasks)}

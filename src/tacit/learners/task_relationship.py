@@ -1,0 +1,250 @@
+"""DP-MTRL, a baseline: noisy task models, related by a matrix that is learned from them.
+
+Gupta, Rana, Venkatesh, "Differentially Private Multi-task Learning", PAISI 2016, made of Zhang and
+Yeung, "A Convex Formulation for Learning Task Relationships", UAI 2010, with the corrections of S1
+§5.1: composition over the iterations, and Lipschitz constants in the sensitivity. Objective:
+
+    Σ_i (1/n) Σ_j ℓ_ij(w_i) + (λ₁/2) ‖W‖² + (λ₂/2) tr(W Ω^{−1} Wᵀ),   Ω ⪰ 0, tr Ω = m
+
+**Symbols**
+
+====  =====================  ==============================================================
+W     ``models``             one row per task, (m, d)
+Ω     relationship           m (WᵀW)^½ / tr, (m, m): never written out, of rank ≤ d
+λ₁    ``penalty``
+λ₂    ``coupling``
+L     ``lipschitz``          declared bound of |ℓ'|·‖x‖
+n     ``max_rows``           declared bound of the rows of a task
+T     ``rounds``
+====  =====================  ==============================================================
+
+**Differs from the paper in**
+
+1. A task solves for its own column, given the others' *released* columns (a Jacobi step). The joint
+   closed form makes every released column depend on everybody's data.
+2. The unit is a task. An example's sensitivity is 2L/(nλ₁) (Chaudhuri et al. 2011); by group
+   privacy (S1 Proposition 3, ``example_budget``) n of them make 2L/λ₁, whatever n: the diameter of
+   a ball of radius K = L/λ₁. Columns are clipped to K, so that the bound holds even where the
+   declared L does not. S1 estimates L from the data, which leaks.
+3. Gaussian noise and exact Gaussian DP over the T rounds, instead of gamma-distributed noise.
+4. tr Ω = m instead of 1, so that λ₂ means the same for any m; and Ω + κI is inverted, as noisy
+   columns span d of m dimensions at most.
+5. loss="logistic" fits ±1 by least squares, as S1 does: the closed form is needed.
+6. Released columns are shrunk by what is known of their noise, max(0, 1 − dσ²/‖ŵ‖²): free, and
+   without it a column of d noisy numbers is worse than none.
+
+**Sensitivity** of all columns together: 2K (replace), K (zero-out): one task, one row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.engine import run_rounds
+from tacit.errors import InvalidInput
+from tacit.estimator import (
+    Door,
+    Home,
+    Message,
+    MultiTaskEstimator,
+    Progress,
+    Public,
+    Step,
+    Unprotected,
+)
+from tacit.linear.losses import FloatArray, Squared
+from tacit.linear.own_units import OwnUnits, own_units, with_own_intercepts
+from tacit.linear.smooth import Quadratic, quadratic
+from tacit.privacy.budget import Budget
+from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.mechanisms.nested import EachRow
+from tacit.privacy.release import Declared, Release
+
+OPEN_ROUNDS = 10
+LEAST_RELATION = 0.1  # κ: what remains of Ω, of mean one, where the models span nothing
+
+
+def example_budget(budget: Budget, max_rows: int) -> Budget:
+    """What every single example may spend so that a whole task spends ``budget``: S1 Proposition 3.
+
+    (ε/n, δ/(n e^ε)) for examples is (ε, δ) for n of them.
+
+    >>> example_budget(Budget(1.0, 1e-5), 100).epsilon
+    0.01
+    """
+    if max_rows < 1:
+        raise InvalidInput(f"max_rows must be at least 1, got {max_rows}")
+    delta = budget.delta / (max_rows * math.exp(budget.epsilon))
+    return Budget(budget.epsilon / max_rows, delta, neighbours=budget.neighbours)
+
+
+class TaskRelationship(MultiTaskEstimator):
+    """Task models drawn together by a learned relationship; the models themselves are released.
+
+    ``max_rows`` declares n; None: each task divides by its own number of rows, at home, and only
+    the clip protects it.
+
+    >>> from tacit.datasets import related_tasks
+    >>> data = related_tasks(40, rng=np.random.default_rng(0))
+    >>> model = TaskRelationship(budget=Budget(2.0), noise="simulated", random_state=0)
+    >>> model.fit(data.X, data.y, task=data.task).coef_.shape
+    (10, 40)
+    """
+
+    def __init__(
+        self,
+        loss: Literal["squared", "logistic"] = "squared",
+        budget: Budget | Mapping[Any, Budget] | None = None,
+        rounds: int = 1,
+        clip_norm: float | Literal["auto"] = "auto",
+        penalty: float = 0.1,
+        coupling: float = 0.01,
+        lipschitz: float = 0.1,
+        max_rows: int | None = None,
+        ledger: Any = None,
+        noise: Literal["secure", "simulated"] = "secure",
+        ranges: Any = None,
+        fit_intercept: bool = True,
+        run: str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.budget = budget
+        self.rounds = rounds
+        self.clip_norm = clip_norm
+        self.penalty = penalty
+        self.coupling = coupling
+        self.lipschitz = lipschitz
+        self.max_rows = max_rows
+        self.ledger = ledger
+        self.noise = noise
+        self.ranges = ranges
+        self.fit_intercept = fit_intercept
+        self.run = run
+        self.random_state = random_state
+
+    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
+        for name in ("rounds", "penalty", "lipschitz"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(f"{name} must be positive, got {getattr(self, name)!r}")
+        own = self.clip_norm == "auto"
+        tasks = Tasks.at(home, own, self.penalty, self.coupling, self.max_rows)
+        if door is None:
+            return self._open(tasks, own)
+        clip_norm = self.lipschitz / self.penalty if own else float(self.clip_norm)
+        mu = door.mu / math.sqrt(self.rounds)
+        mechanism = EachRow(GaussianSum.for_mu(clip_norm, mu, door.neighbours))
+        steps = tuple(Step(f"models {t}", mechanism) for t in range(1, self.rounds + 1))
+        shape = (home.problems.n_tasks, home.problems.X.shape[1] - 1)
+        return run_rounds(tasks, Curator(shape, own, steps), door, progress=progress)
+
+    def _open(self, tasks: Tasks, own: bool) -> Message:
+        """The twin: rounds without noise."""
+        hold, pull = relations(np.zeros((tasks.n_tasks, tasks.width)))
+        models = tasks.models(hold, pull)
+        for _ in range(OPEN_ROUNDS):
+            models = tasks.models(*relations(models))
+        return {"models": Unprotected(models), "own_units": Unprotected(own)}
+
+    def _at_home(self, home: Home, shared: Message) -> FloatArray:
+        released = np.asarray(shared["models"].value)
+        own = _units(home, bool(shared["own_units"].value))
+        if len(released) != home.problems.n_tasks:  # a newcomer has the average model
+            released = np.tile(released.mean(axis=0), (home.problems.n_tasks, 1))
+        models = own.outwards(np.column_stack([released, np.zeros(len(released))]))
+        return with_own_intercepts(home.problems, home.loss, models[:, :-1])
+
+    def _shared_model(self, shared: Message) -> FloatArray:
+        mean = np.asarray(shared["models"].value).mean(axis=0)
+        return np.append(np.zeros_like(mean) if bool(shared["own_units"].value) else mean, 0.0)
+
+
+def relations(models: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """hold (m,) = (Ω^{−1})_ii and pull (m, d) = Σ_{j≠i} (Ω^{−1})_ij w_j, of models (m, d).
+
+    Ω = U diag(a) Uᵀ + κI, a = m s/Σs, with the left singular vectors U of the models; by Woodbury
+    Ω^{−1} = (I − U diag(a/(a + κ)) Uᵀ)/κ.
+    """
+    U, sizes, _ = np.linalg.svd(models, full_matrices=False)
+    total = float(sizes.sum())
+    a = len(models) * sizes / total if total > 0 else np.zeros_like(sizes)
+    kept = a / (a + LEAST_RELATION)
+    hold = (1 - (U**2 * kept).sum(axis=1)) / LEAST_RELATION
+    whole = (models - (U * kept) @ (U.T @ models)) / LEAST_RELATION
+    return np.asarray(hold), np.asarray(whole - hold[:, None] * models)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """All tasks of this process at once: each solves for its own column."""
+
+    own: OwnUnits
+    gram: Quadratic  # of each task, over n
+    penalty: float
+    coupling: float
+
+    @classmethod
+    def at(
+        cls, home: Home, own_scale: bool, penalty: float, coupling: float, max_rows: int | None
+    ) -> Tasks:
+        """At home; n is declared, or each task's own."""
+        own = _units(home, own_scale)
+        sizes = own.problems.sizes
+        n = np.maximum(sizes, 1) if max_rows is None else np.full(len(sizes), max_rows)
+        gram = quadratic(own.problems, np.repeat(1 / n, sizes))
+        return cls(own, gram, penalty, coupling)
+
+    @property
+    def n_tasks(self) -> int:
+        """m."""
+        return int(self.gram.b.shape[0])
+
+    @property
+    def width(self) -> int:
+        """d."""
+        return int(self.gram.b.shape[1]) - 1
+
+    def models(self, hold: FloatArray, pull: FloatArray) -> FloatArray:
+        """(m, d): (G_i + λ₁ + λ₂(Ω^{−1})_ii) w_i = b_i − λ₂ Σ_{j≠i} (Ω^{−1})_ij w_j."""
+        G, b = self.gram.G[:, :-1, :-1], self.gram.b[:, :-1]
+        ridge = (self.penalty + self.coupling * hold)[:, None, None] * np.eye(self.width)
+        right = b - self.coupling * pull
+        return np.asarray(np.linalg.solve(G + ridge, right[:, :, None])[:, :, 0])
+
+    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
+        """Each task's column, given what was released of the others; the mechanism clips it."""
+        return self.models(*relations(np.asarray(shared["models"].value))), None
+
+
+@dataclass(frozen=True)
+class Curator:
+    """Passes the released columns on."""
+
+    shape: tuple[int, int]
+    own_units: bool
+    steps: tuple[Step, ...]
+
+    def start(self) -> Public:
+        """No models yet, so no relationship."""
+        return {"models": Declared(np.zeros(self.shape)), "own_units": Declared(self.own_units)}
+
+    def absorb(self, step: Step, shared: Public, release: Release) -> Public:
+        """The models of this round, shrunk by their noise, replace those of the last."""
+        assert isinstance(step.mechanism, EachRow)
+        assert isinstance(step.mechanism.row, GaussianSum)
+        noise = self.shape[1] * step.mechanism.row.sigma**2
+
+        def shrunk(models: FloatArray) -> FloatArray:
+            squares = np.maximum((models**2).sum(axis=1, keepdims=True), 1e-300)
+            return np.asarray(models * np.maximum(1 - noise / squares, 0.0))
+
+        return {**shared, "models": release.map(shrunk)}
+
+
+def _units(home: Home, scaled: bool) -> OwnUnits:
+    return own_units(home.problems, Squared(), scaled=scaled)  # least squares for both losses
