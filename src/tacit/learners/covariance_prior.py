@@ -75,7 +75,7 @@ VOTED = PENALTIES[::2]  # the coarser path on which tasks vote
 VOTE_SHARE = 0.1  # of μ²
 FLOORS = (1.0, 0.1, 0.01)  # how much of the evenly spread rest a task may believe in
 LEAST_FLOOR = 1e-4  # of the average variance, in every direction
-DETECTED = 2.5  # a diagonal entry counts as signal above this many σ
+DETECTED = 1.0  # σ: a missed feature costs a task far more than one kept for nothing
 OPEN_ROUNDS = 6  # of the non-private twin
 
 
