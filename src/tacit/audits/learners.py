@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -31,8 +31,10 @@ import numpy as np
 from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
+from tacit.learners.averaged_model import AveragedModel
 from tacit.learners.covariance_prior import CovariancePrior
 from tacit.learners.mean_regularized import MeanRegularized
+from tacit.learners.model_protected import GroupSparse, LowRank
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.auditing import AuditResult, Claim, Side, above, audit_one_run
 from tacit.privacy.budget import Budget
@@ -105,18 +107,18 @@ class Data:
 
 
 def fitted(
-    learner: Any, data: Data, budget: Budget, seed: int, ledger: Recorder, run: str
+    learner: Any, data: Data, budget: Budget, seed: int, ledger: Recorder, run: str, **more: Any
 ) -> MultiTaskEstimator:
     """The learner with simulated noise; the same run on the same ledger is a replay."""
     ranges: dict[int | str, Any] = dict.fromkeys(range(data.X.shape[1]), (-1.0, 1.0))
     model: MultiTaskEstimator = learner(
         budget=budget,
-        rounds=1,
         ledger=ledger,
         noise="simulated",
         ranges=ranges | {"target": (-1.0, 1.0)},
         run=run,
         random_state=seed,
+        **more,
     )
     return model.fit(data.X, data.y, task=data.task)
 
@@ -131,6 +133,7 @@ class Pair:
     learner: Any
     tasks: Callable[[int], Data]
     said: str
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"rounds": 1})
 
     @property
     def name(self) -> str:
@@ -141,7 +144,7 @@ class Pair:
         self, side: int, budget: Budget, seed: int, ledger: Recorder, run: str
     ) -> MultiTaskEstimator:
         """A run on one side of the pair."""
-        return fitted(self.learner, self.tasks(side), budget, seed, ledger, run)
+        return fitted(self.learner, self.tasks(side), budget, seed, ledger, run, **self.parameters)
 
 
 def opposite_tasks(side: int) -> Data:
@@ -170,15 +173,14 @@ def orthogonal_tasks(side: int) -> Data:
     return Data(np.tile(corners, (TASKS, 1)), y, np.repeat(np.arange(TASKS), len(corners)))
 
 
-OPPOSITE = Pair(
-    MeanRegularized,
-    opposite_tasks,
-    f"one of {TASKS} tasks with {ROWS} rows each, y = x₁, becomes y = −x₁",
-)
-ORTHOGONAL = Pair(
-    CovariancePrior,
-    orthogonal_tasks,
-    f"one of {TASKS} tasks with {2 * DIM} rows each, y = x₁, becomes y = x₂",
+TURNED_ROUND = f"one of {TASKS} tasks with {ROWS} rows each, y = x₁, becomes y = −x₁"
+TURNED = f"one of {TASKS} tasks with {2 * DIM} rows each, y = x₁, becomes y = x₂"
+OPPOSITE = Pair(MeanRegularized, opposite_tasks, TURNED_ROUND)
+PAIRS = (  # Decomposed releases what LowRank or GroupSparse does, and takes a second a fit
+    Pair(CovariancePrior, orthogonal_tasks, TURNED),
+    Pair(LowRank, orthogonal_tasks, TURNED),
+    Pair(GroupSparse, orthogonal_tasks, TURNED),
+    Pair(AveragedModel, opposite_tasks, TURNED_ROUND, {}),
 )
 
 
@@ -301,7 +303,7 @@ def one_run(asked: Asked) -> AuditResult:
     ledger, run = Recorder(), new_run()
     budget, noise = Budget(asked.epsilon, asked.delta), int(rng.integers(2**32))
     for worlds in (coins, np.ones_like(coins), np.zeros_like(coins)):
-        fitted(MeanRegularized, canary_tasks(worlds), budget, noise, ledger, run)
+        fitted(MeanRegularized, canary_tasks(worlds), budget, noise, ledger, run, rounds=1)
     steps = len(ledger.seen) // 3
     runs = [ledger.seen[i * steps : (i + 1) * steps] for i in range(3)]
     return audit_one_run(
@@ -328,7 +330,7 @@ def learner_audits() -> tuple[Audit, ...]:
                 Case("MeanRegularized, one run", one_run, 8.0, 1e-5, CANARIES),
             ),
         ),
-        Audit("CovariancePrior", sees, _pair_cases(ORTHOGONAL)),
+        *(Audit(pair.name, sees, _pair_cases(pair)) for pair in PAIRS),
     )
 
 
