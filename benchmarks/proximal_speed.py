@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -104,7 +105,7 @@ def main() -> None:
         ours = time.perf_counter() - start
         exact = optimum(smooth, penalty, level, start=zero, tolerance=1e-11)
         best = simple_value(X, y, exact[:, :d].T, level, kind)
-        line = {
+        line: dict[str, Any] = {
             "case": f"{kind} norm",
             "tasks": m,
             "features": d,
@@ -113,6 +114,7 @@ def main() -> None:
             "seconds": round(ours, 3),
             "relative_gap": simple_value(X, y, W, level, kind) / best - 1,
         }
+        line["reached"] = bool(line["relative_gap"] <= CLOSE)
         for name, fast in (("ista", False), ("fista", True)):
             seconds, iterations, reached = simple_loop(
                 X, y, level, kind, best, fast, arguments.limit

@@ -30,7 +30,7 @@ T     ``rounds``
 4. tr Ω = m instead of 1, so that λ₂ means the same for any m; and Ω + κI is inverted, as noisy
    columns span d of m dimensions at most.
 5. loss="logistic" fits ±1 by least squares, as S1 does: the closed form is needed.
-6. Released columns are shrunk by what is known of their noise, max(0, 1 − dσ²/‖ŵ‖²): free, and
+6. Released columns are shrunk by K²/(K² + dσ²), the most that can be signal in them: free, and
    without it a column of d noisy numbers is worse than none.
 
 **Sensitivity** of all columns together: 2K (replace), K (zero-out): one task, one row.
@@ -102,9 +102,9 @@ class TaskRelationship(MultiTaskEstimator):
         budget: Budget | Mapping[Any, Budget] | None = None,
         rounds: int = 1,
         clip_norm: float | Literal["auto"] = "auto",
-        penalty: float = 0.1,
-        coupling: float = 0.01,
-        lipschitz: float = 0.1,
+        penalty: float = 0.03,
+        coupling: float = 0.03,
+        lipschitz: float = 0.03,
         max_rows: int | None = None,
         ledger: Any = None,
         noise: Literal["secure", "simulated"] = "secure",
@@ -237,13 +237,9 @@ class Curator:
         """The models of this round, shrunk by their noise, replace those of the last."""
         assert isinstance(step.mechanism, EachRow)
         assert isinstance(step.mechanism.row, GaussianSum)
-        noise = self.shape[1] * step.mechanism.row.sigma**2
-
-        def shrunk(models: FloatArray) -> FloatArray:
-            squares = np.maximum((models**2).sum(axis=1, keepdims=True), 1e-300)
-            return np.asarray(models * np.maximum(1 - noise / squares, 0.0))
-
-        return {**shared, "models": release.map(shrunk)}
+        row = step.mechanism.row
+        signal, noise = row.clip_norm**2, self.shape[1] * row.sigma**2
+        return {**shared, "models": release.map(lambda W: W * signal / (signal + noise))}
 
 
 def _units(home: Home, scaled: bool) -> OwnUnits:
