@@ -144,3 +144,15 @@ def test_factor_reproduces_any_covariance() -> None:
 def test_sums_over_rows_treat_an_empty_task_as_zero() -> None:
     problems = Problems(np.ones((2, 1)), np.ones(2), np.array([0, 1, 1, 2]))
     np.testing.assert_array_equal(problems.sum_rows(np.array([5.0, 7.0])), [5.0, 0.0, 7.0])
+
+
+def test_a_logistic_task_does_not_see_the_tasks_beside_it() -> None:
+    problems = ragged([12, 12, 12], 3, 6, Logistic())
+    harder = problems.y.copy()
+    harder[:12] = np.where(problems.X[:12, 0] > 0, 1.0, -1.0)  # separable: many more steps
+    penalties = np.array([1e-3, 1.0])
+    one = solve_path(problems, penalties, loss=Logistic())
+    other = solve_path(Problems(problems.X, harder, problems.offsets), penalties, loss=Logistic())
+    assert not np.allclose(one.coef[0], other.coef[0])
+    np.testing.assert_array_equal(one.coef[1:], other.coef[1:])
+    np.testing.assert_array_equal(one.held_out[12:], other.held_out[12:])

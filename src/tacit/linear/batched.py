@@ -245,7 +245,10 @@ def _newton(
     loss: Loss,
     start: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Minimises Σ ℓ + (λ/2)‖u‖² for every task of the block; a step is halved until it descends."""
+    """Minimises Σ ℓ + (λ/2)‖u‖² for every task of the block; a step is halved until it descends.
+
+    A task stops by its own step alone: what it gets must not depend on the tasks beside it.
+    """
     Zt = Z.transpose(0, 2, 1)
     ridge = penalty * np.eye(Z.shape[2])
 
@@ -257,6 +260,7 @@ def _newton(
 
     u, eta = start, predict(start)
     value = objective(u, eta)
+    done = np.zeros(len(u), dtype=bool)
     for _ in range(NEWTON_STEPS):
         gradient = np.einsum("bnd,bn->bd", Z, loss.slope(eta, y) * real) + penalty * u
         H = Zt @ (Z * (loss.curvature(eta, y) * real)[:, :, None]) + ridge
@@ -270,8 +274,10 @@ def _newton(
             if not worse.any():
                 break
             size[worse] /= 2
-        u, eta, value = trial, trial_eta, trial_value
-        if np.max(np.abs(step), initial=0.0) <= NEWTON_TOLERANCE * (1 + np.max(np.abs(u))):
+        u = np.where(done[:, None], u, trial)
+        eta, value = np.where(done[:, None], eta, trial_eta), np.where(done, value, trial_value)
+        done |= np.abs(step).max(axis=1) <= NEWTON_TOLERANCE * (1 + np.abs(u).max(axis=1))
+        if done.all():
             break
     H = Zt @ (Z * (loss.curvature(eta, y) * real)[:, :, None]) + ridge
     return u, eta, H
