@@ -120,7 +120,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
             "and TwoSidedWishart"
         )
     root = brentq(
-        lambda log_mu: gaussian_delta(epsilon, math.exp(log_mu)) - delta, -40.0, 10.0, xtol=1e-13
+        lambda log_mu: gaussian_delta(epsilon, math.exp(log_mu)) - delta, -40.0, 25.0, xtol=1e-13
     )
     return math.exp(float(root)) / ROUND_UP
 
