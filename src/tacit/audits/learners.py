@@ -35,6 +35,7 @@ from tacit.learners.averaged_model import AveragedModel
 from tacit.learners.covariance_prior import CovariancePrior
 from tacit.learners.mean_regularized import MeanRegularized
 from tacit.learners.model_protected import GroupSparse, LowRank
+from tacit.learners.task_relationship import TaskRelationship
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.auditing import AuditResult, Claim, Side, above, audit_one_run
 from tacit.privacy.budget import Budget
@@ -46,6 +47,7 @@ from tacit.privacy.mechanisms import (
     clip_rows,
     svec,
 )
+from tacit.privacy.mechanisms.nested import EachRow
 
 TASKS, ROWS, DIM = 4, 3, 2
 CANARIES, GUESSED = 200, 0.3
@@ -81,19 +83,25 @@ class Recorder(Ledger):
     ) -> Release:
         """As Ledger.release, and noted."""
         release = super().release(mechanism, contributions, key=key, rng=rng, shares=shares)
-        if not isinstance(mechanism, GaussianSum | SymmetricGaussian | DiagonalGaussian):
-            raise InvalidInput(f"the likelihood of {type(mechanism).__name__} is not known here")
+        inner = mechanism.row if isinstance(mechanism, EachRow) else mechanism
+        if not isinstance(inner, GaussianSum | SymmetricGaussian | DiagonalGaussian):
+            raise InvalidInput(f"the likelihood of {type(inner).__name__} is not known here")
         rows = np.asarray(contributions, dtype=np.float64).reshape(len(contributions), -1)
-        sent = in_noise_coordinates(mechanism, clip_rows(rows, mechanism.clip_norm))
+        sent = in_noise_coordinates(mechanism, clip_rows(rows, inner.clip_norm))
         value = np.asarray(release.value)
-        self.seen.append(Seen(mechanism.sigma, sent, svec(value) if value.ndim == 2 else value))
+        symmetric = isinstance(inner, SymmetricGaussian)
+        self.seen.append(Seen(inner.sigma, sent, svec(value) if symmetric else value.ravel()))
         return release
 
 
 def in_noise_coordinates(mechanism: Mechanism, rows: FloatArray) -> FloatArray:
-    """What each task adds to the sum (m, D), in coordinates where the noise is isotropic."""
+    """What each task adds to the release (m, D), in coordinates where the noise is isotropic."""
     if isinstance(mechanism, SymmetricGaussian):
         return np.stack([svec(np.outer(row, row)) for row in rows])
+    if isinstance(mechanism, EachRow):  # every task has coordinates of its own
+        return np.stack(
+            [np.outer(unit, row).ravel() for unit, row in zip(np.eye(len(rows)), rows, strict=True)]
+        )
     return rows**2 if isinstance(mechanism, DiagonalGaussian) else rows
 
 
@@ -181,6 +189,7 @@ PAIRS = (  # Decomposed releases what LowRank or GroupSparse does, and takes a s
     Pair(LowRank, orthogonal_tasks, TURNED),
     Pair(GroupSparse, orthogonal_tasks, TURNED),
     Pair(AveragedModel, opposite_tasks, TURNED_ROUND, {}),
+    Pair(TaskRelationship, opposite_tasks, TURNED_ROUND),
 )
 
 
