@@ -254,6 +254,7 @@ class Curator:
             return {**shared, "vote": release.map(lambda total: self._vote(total, sigma))}
         seen = int(shared["seen"].value) + 1
         sigma = step.mechanism.sigma / math.sqrt(seen)
+        most = self.n_tasks * step.mechanism.clip_norm**2
         moment = Release.combine(
             lambda before, new: before + (new - before) / seen, shared["mean_moment"], release
         )
@@ -261,8 +262,8 @@ class Curator:
             **shared,
             "mean_moment": moment,
             "seen": Declared(seen),
-            "shape": moment.map(lambda value: structure_of(value, sigma)[0]),
-            "rest": moment.map(lambda value: np.asarray(structure_of(value, sigma)[1])),
+            "shape": moment.map(lambda value: structure_of(value, sigma, most)[0]),
+            "rest": moment.map(lambda value: np.asarray(structure_of(value, sigma, most)[1])),
         }
 
     def _vote(self, total: FloatArray, sigma: float) -> FloatArray:
@@ -279,8 +280,12 @@ def _unknown(width: int) -> dict[str, Release | Declared]:
     }
 
 
-def structure_of(moment: FloatArray, sigma: float) -> tuple[FloatArray, float]:
+def structure_of(
+    moment: FloatArray, sigma: float, most: float = math.inf
+) -> tuple[FloatArray, float]:
     """Shape (d, d) and rest of a noisy second moment, together of average variance one.
+
+    No eigenvalue can exceed ``most`` = mK²: noise whose edge does leaves no structure to be read.
 
     >>> shape, rest = structure_of(np.diag([4.0, 0.0]), 0.0)
     >>> shape, rest
@@ -288,6 +293,8 @@ def structure_of(moment: FloatArray, sigma: float) -> tuple[FloatArray, float]:
            [0., 0.]]), 0.0)
     """
     d = len(moment)
+    if math.sqrt(2 * d) * sigma >= most:
+        return np.zeros((d, d)), 1.0
     kept = _kept_diagonal(moment, sigma) if moment.ndim == 1 else _kept_directions(moment, sigma)
     total = float(moment.sum() if moment.ndim == 1 else np.trace(moment))
     rest = max(total - float(np.trace(kept)), 0.0) / d

@@ -80,7 +80,10 @@ def ballots(log_posterior: FloatArray) -> FloatArray:
 
 def prior_of_votes(total: FloatArray, sigma: float, n_tasks: int) -> FloatArray:
     """The log prior (K,) that summed ballots with noise σ imply: shrunk towards no opinion by their
-    noise (James–Stein), in units of it, and never below −STRONGEST."""
+    noise (James–Stein), in units of it, and never below −STRONGEST. Ballots have norm one at most:
+    noise of twice all of them together leaves no opinion."""
     opinion = max(0.0, 1 - total.size * sigma**2 / max(float(total @ total), 1e-300))
+    if total.size * sigma**2 >= (2 * n_tasks) ** 2:
+        opinion = 0.0
     log_prior = opinion * total / np.hypot(sigma, INDIFFERENCE * n_tasks)
     return np.asarray(np.maximum(log_prior - log_prior.max(), -STRONGEST))
