@@ -6,13 +6,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.errors import InvalidInput
 from tacit.estimator import Door, Home, Message, MultiTaskEstimator, Progress
 from tacit.linear.alone import best_alone
 from tacit.linear.losses import FloatArray
+from tacit.linear.proximal import lasso_alone
 
 
 class SingleTask(MultiTaskEstimator):
     """Ridge or logistic regression per task; the penalty by leave-one-out, at home.
+
+    penalty="l1" is the lasso, its level by held-out rows.
 
     >>> X, y = [[0.0], [1.0], [0.0], [1.0]], [0, 1, 1, 0]
     >>> model = SingleTask().fit(X, y, task=["a", "a", "b", "b"])
@@ -25,16 +29,21 @@ class SingleTask(MultiTaskEstimator):
         loss: Literal["squared", "logistic"] = "squared",
         ranges: Any = None,
         fit_intercept: bool = True,
+        penalty: Literal["l2", "l1"] = "l2",
     ) -> None:
         self.loss = loss
         self.ranges = ranges
         self.fit_intercept = fit_intercept
+        self.penalty = penalty
 
     def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
         return {}
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
-        return best_alone(home.problems, home.loss)
+        if self.penalty not in ("l2", "l1"):
+            raise InvalidInput(f"penalty must be 'l2' or 'l1', got {self.penalty!r}")
+        alone = best_alone if self.penalty == "l2" else lasso_alone
+        return alone(home.problems, home.loss)
 
     def _shared_model(self, shared: Message) -> FloatArray:
         return np.zeros(len(self._schema.feature_names_out) + 1)
