@@ -27,7 +27,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from tacit import folder
 from tacit._version import __version__
-from tacit.errors import BudgetExceeded, InvalidInput, NotPure, UnknownTask
+from tacit.errors import (
+    BudgetExceeded,
+    InvalidInput,
+    NotPure,
+    UnknownTask,
+    UntrustedMessage,
+)
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss, loss_named
 from tacit.metrics import nmse
@@ -380,6 +386,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         check_is_fitted(self, "coef_")
         if task not in self._column:
             raise UnknownTask(task, len(self.tasks_))
+        self._require_protected()
         column = self._column[task]
         return self._write(directory, (task,), self._models[[column]])
 
@@ -387,8 +394,18 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         """Writes everything, for the trusted side; public=True: only shared_ and certificate."""
         check_is_fitted(self, "coef_")
         if public:
+            self._require_protected()
             return self._write(directory, (), self._models[:0])
         return self._write(directory, self.tasks_, self._models)
+
+    def _require_protected(self) -> None:
+        """What leaves the trusted side went through the door, or was declared."""
+        for name, part in self.shared_.items():
+            if isinstance(part, Unprotected):
+                raise UntrustedMessage(
+                    f"shared_[{name!r}] was computed without a budget and may not leave; "
+                    "fit with a budget, or save() for the trusted side"
+                )
 
     def _write(
         self, directory: str | FilePath, labels: tuple[Hashable, ...], models: FloatArray

@@ -35,6 +35,7 @@ from tacit.errors import (
     TacitError,
     UndeclaredValue,
     UnknownTask,
+    UntrustedMessage,
 )
 from tacit.estimator import Unprotected
 from tacit.privacy.release import Declared, Release
@@ -400,3 +401,16 @@ def test_any_input_gives_a_finite_model_or_an_error_of_ours(
         return
     assert np.isfinite(model.coef_).all()
     assert np.isfinite(model.intercept_).all()
+
+
+@pytest.mark.parametrize("learner", PRIVATE)
+def test_nothing_of_a_twin_leaves_the_trusted_side(
+    learner: Any, data: Generated, tmp_path: Path
+) -> None:
+    twin = learner(ranges=data.ranges).fit(data.X, data.y, task=data.task)
+    with pytest.raises(UntrustedMessage, match="without a budget"):
+        twin.save(tmp_path / "public", public=True)
+    with pytest.raises(UntrustedMessage, match="without a budget"):
+        twin.export(3, tmp_path / "one")
+    assert not list(tmp_path.iterdir())
+    twin.save(tmp_path / "private")
