@@ -1,4 +1,4 @@
-"""The estimator contract, and the two halves of a collaborative learner.
+"""The estimator contract: what every learner has, whatever it shares.
 
 A learner is a class with parameters (scikit-learn's contract), and three functions:
 
@@ -12,11 +12,10 @@ Fitting, prediction, joining later, exporting and saving are the same for all of
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable
+from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit
@@ -27,122 +26,18 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from tacit import folder
 from tacit._version import __version__
-from tacit.errors import (
-    BudgetExceeded,
-    InvalidInput,
-    NotPure,
-    UnknownTask,
-    UntrustedMessage,
-)
+from tacit.errors import InvalidInput, UnknownTask, UntrustedMessage
+from tacit.estimator.halves import Door, Home, Message, Progress, Unprotected
+from tacit.estimator.planning import UNIT, history, open_door, opened
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss, loss_named
 from tacit.metrics import nmse
-from tacit.privacy.accounting import Cost, cost, remaining_mu
-from tacit.privacy.budget import Budget, Guarantee
-from tacit.privacy.chain import event_from_json
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import PURE
-from tacit.privacy.release import Declared, Mechanism, Release, new_run
+from tacit.privacy.budget import Guarantee
+from tacit.privacy.release import Declared
 from tacit.tasks import Schema, TaskSet, as_schema, column_names, task_codes
 
 LARGEST = 1e60
 """The largest number that a feature or target may hold without a declared range."""
-
-
-@dataclass(frozen=True)
-class Unprotected:
-    """A number computed from private data without a mechanism. It may not cross an edge."""
-
-    value: Any
-
-
-Public = Mapping[str, Release | Declared]
-"""What may be sent to anybody."""
-
-Message = Mapping[str, Release | Declared | Unprotected]
-"""What a learner shares; of a non-private twin it may hold unprotected numbers."""
-
-Transcript = list[tuple[str, str, Message]]
-"""Everything that crossed an untrusted edge: (sender, receiver, message), in order."""
-
-Progress = Callable[[str, int, int], None] | None
-"""Called with (step, done, of) after each release."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One release of a run, fixed before it starts."""
-
-    name: str
-    mechanism: Mechanism
-
-
-class Participant(Protocol):
-    """Private data in, contribution out; on a batch of tasks at once. No I/O, no clock."""
-
-    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
-        """One row per task, and the participant's state for its next step."""
-
-
-class Coordinator(Protocol):
-    """Releases in, shared state out. No I/O, no clock, no private data."""
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """All releases of the run, in order."""
-
-    def start(self) -> Public:
-        """The shared state before the first release: declared constants."""
-
-    def absorb(self, step: Step, shared: Public, release: Release) -> Public:
-        """The shared state after one more release."""
-
-
-@dataclass(frozen=True)
-class Home:
-    """The tasks as they look at home: scaled as declared, a last column for the intercept."""
-
-    problems: Problems
-    loss: Loss
-    declared_features: np.ndarray[Any, np.dtype[np.bool_]]  # (d,), by column
-    declared_target: bool
-
-
-@dataclass(frozen=True)
-class Door:
-    """What a run needs to release anything."""
-
-    ledger: Ledger
-    run: str
-    labels: tuple[Hashable, ...]
-    budgets: tuple[Budget | None, ...]  # per task; None: not charged, contributes zero
-    shares: FloatArray  # (m,), each task's clip norm relative to the most generous budget
-    mu: float  # all that the most generous task has left, as μ-GDP; 0 in a pure run
-    rng: np.random.Generator | None  # None: secure noise
-    pure: Cost | None = None  # in a pure run: the ε and δ that the most generous task has left
-    transcript: Transcript = field(default_factory=list)
-
-    @property
-    def neighbours(self) -> Literal["replace", "zero-out"]:
-        """The relation of all budgets of the run."""
-        return next(budget.neighbours for budget in self.budgets if budget is not None)
-
-
-UNIT = Guarantee(
-    epsilon=math.inf,
-    delta=0.0,
-    unit="a whole task: its data and its model",
-    neighbours="none",
-    adversary="all other tasks together, who see every release and know their own data",
-    not_covered=(
-        "the operator of the trusted side, who sees everything",
-        "a task's own model, which is solved without noise: hand it to nobody but that task",
-        "the labels and the number of tasks, and every declared range, category and class",
-    ),
-    secure_noise=False,
-    proven=False,
-)
-"""Task-level joint DP, before anything is known about the run."""
 
 
 def _is_logistic(estimator: Any) -> bool:
@@ -172,6 +67,10 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
     def _shared_model(self, shared: Message) -> FloatArray:
         """(d + 1,), the intercept last."""
         raise NotImplementedError
+
+    def _unit(self) -> Guarantee:
+        """Who is protected from whom, before anything is known about the run."""
+        return UNIT
 
     def _is_pure(self) -> bool:
         """Whether all releases are pure: then ε is planned instead of μ, and δ may be 0."""
@@ -239,20 +138,8 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         if self.noise not in ("secure", "simulated"):
             raise InvalidInput(f"noise must be 'secure' or 'simulated', got {self.noise!r}")
         rng = np.random.default_rng(self.random_state) if self.noise == "simulated" else None
-        ledger = _opened(self.ledger)
-        budgets = _per_task(budget, labels)
-        run = getattr(self, "run", None) or new_run()
-        spent = ledger.costs(labels, before=run)
-        remaining = _remaining_epsilon if self._is_pure() else remaining_mu
-        left = np.array([remaining(*pair) for pair in zip(budgets, spent, strict=True)])
-        if not isinstance(budget, Mapping) or not left.any():
-            _require_left(labels, budgets, spent, left, self._is_pure())
-        charged = tuple(b if mu > 0 else None for b, mu in zip(budgets, left, strict=True))
-        top = float(left.max())
-        if not self._is_pure():
-            return Door(ledger, run, labels, charged, left / top, top, rng)
-        pure = Cost(epsilon=top, delta=_composition_delta(budgets, spent))
-        return Door(ledger, run, labels, charged, left / top, 0.0, rng, pure)
+        run = getattr(self, "run", None)
+        return open_door(opened(self.ledger), run, labels, budget, rng, pure=self._is_pure())
 
     def _remember(self, schema: Schema, tasks: TaskSet, shared: Message, door: Door | None) -> None:
         self._schema = schema
@@ -262,7 +149,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         self.run_ = None if door is None else door.run
         self.transcript_ = [] if door is None else door.transcript
         self.guarantee_ = self._guarantee(schema, door)
-        self.history_ = [] if door is None else _history(door)
+        self.history_ = [] if door is None else history(door)
 
     def _set_models(self, models: FloatArray, labels: tuple[Hashable, ...]) -> None:
         """From models (m, d + 1) in scaled units: coef_ (d, m), intercept_ (m,) in units of X."""
@@ -275,11 +162,11 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
     def _guarantee(self, schema: Schema, door: Door | None) -> Guarantee:
         """What this run, with all earlier ones on the same ledger, reveals about one task."""
         if door is None:
-            return replace(UNIT, reason="budget=None: no privacy at all")
+            return replace(self._unit(), reason="budget=None: no privacy at all")
         delta = max(b.delta for b in door.budgets if b is not None)
         doubts = self._doubts(schema, door)
         return replace(
-            UNIT,
+            self._unit(),
             epsilon=max(each.epsilon_at(delta) for each in set(door.ledger.costs(door.labels))),
             delta=delta,
             neighbours=door.neighbours,
@@ -480,85 +367,6 @@ def _require_moderate(tasks: TaskSet) -> None:
                 f"column {name!r} reaches {largest:.3g}, more than {LARGEST:.0g}: "
                 "declare its range, or use another unit"
             )
-
-
-def _opened(ledger: Any) -> Ledger:
-    if ledger is None:
-        return Ledger.in_memory()
-    return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-
-
-def _per_task(
-    budget: Budget | Mapping[Hashable, Budget], labels: Sequence[Hashable]
-) -> tuple[Budget, ...]:
-    """One budget per task, all with the same neighbours."""
-    if isinstance(budget, Budget):
-        return (budget,) * len(labels)
-    if not isinstance(budget, Mapping):
-        raise InvalidInput(
-            f"budget must be a Budget, a mapping of labels to Budgets or None, got {budget!r}"
-        )
-    missing = [label for label in labels if label not in budget]
-    if missing:
-        raise InvalidInput(
-            f"budget names no budget for task {missing[0]!r} ({len(missing)} missing)"
-        )
-    budgets = tuple(budget[label] for label in labels)
-    if len({b.neighbours for b in budgets}) > 1:
-        raise InvalidInput("all budgets of a run must have the same neighbours")
-    return budgets
-
-
-def _remaining_epsilon(budget: Budget, spent: Cost) -> float:
-    """The largest ε that one more pure run may have on top of what was spent; 0 if none.
-
-    What a calibrated run leaves by rounding is nothing.
-    """
-    left = budget.epsilon - spent.epsilon_at(budget.delta)
-    return left if left > 1e-6 * budget.epsilon else 0.0
-
-
-def _composition_delta(budgets: Sequence[Budget], spent: Sequence[Cost]) -> float:
-    """The δ with which a pure run's releases may be composed; 0, plain addition, unless all tasks
-    are alike and nothing else was spent on them."""
-    if len(set(budgets)) > 1 or any(cost != Cost() for cost in spent):
-        return 0.0
-    return budgets[0].delta
-
-
-def _require_left(
-    labels: Sequence[Hashable],
-    budgets: Sequence[Budget],
-    spent: Sequence[Cost],
-    left: FloatArray,
-    pure: bool,
-) -> None:
-    """A task with nothing left stops the run before any noise is drawn."""
-    if not pure and any(budget.delta == 0 for budget in budgets):
-        raise NotPure(f"delta = 0 with Gaussian releases; pure mechanisms are {', '.join(PURE)}")
-    if not left.all():
-        i = int(np.argmin(left))
-        rest = budgets[i].epsilon - spent[i].epsilon_at(budgets[i].delta)
-        raise BudgetExceeded(labels[i], max(0.0, rest), budgets[i].epsilon, budgets[i])
-
-
-def _history(door: Door) -> list[dict[str, Any]]:
-    """Each release of the run: its mechanism, its μ, and the ε of the run after it."""
-    delta = max(b.delta for b in door.budgets if b is not None)
-    spent, lines = Cost(), []
-    for entry in door.ledger.entries():
-        if entry.kind == "spend" and entry.payload["run"] == door.run:
-            event = event_from_json(entry.payload["event"])
-            spent += cost(event) or Cost()
-            lines.append(
-                {
-                    "round": entry.payload["round"],
-                    "mechanism": entry.payload["mechanism"],
-                    "event": entry.payload["event"],
-                    "epsilon": spent.epsilon_at(delta),
-                }
-            )
-    return lines
 
 
 def _conventional(classes: np.ndarray[Any, Any]) -> bool:
