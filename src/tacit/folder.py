@@ -13,6 +13,12 @@ import numpy as np
 from tacit.errors import InvalidInput
 
 MODEL, CERTIFICATE = "model.safetensors", "certificate.json"
+LEDGER, RUN, LOCAL = "ledger.sqlite", "run.json", "local.json"
+KEY = f"{LEDGER}.key"
+PUBLIC_PAGE, LOCAL_PAGE = "report.html", "report.local.html"
+TRUSTED = (LEDGER, KEY, RUN, LOCAL, LOCAL_PAGE)
+"""What belongs to the trusted side alone, and never into what a task receives."""
+
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
@@ -49,10 +55,28 @@ def write(
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: np.array(array, order="C") for name, array in arrays.items()}
-    _replace(folder / MODEL, save(tensors, metadata={"tacit": json.dumps(description)}))
-    text = json.dumps(certificate, indent=2, sort_keys=True, ensure_ascii=False)
-    _replace(folder / CERTIFICATE, (text + "\n").encode())
+    replace_file(folder / MODEL, save(tensors, metadata={"tacit": json.dumps(description)}))
+    write_json(folder / CERTIFICATE, certificate)
     return folder
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes the file whole or not at all; keys sorted, readable by people."""
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+    replace_file(path, (text + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file; InvalidInput if there is none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidInput(f"there is no file {str(path)!r}") from None
+    except ValueError as error:
+        raise InvalidInput(f"{path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{path} holds {type(value).__name__}, expected an object")
+    return value
 
 
 def read(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -70,7 +94,7 @@ def read(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[st
     return description, arrays, certificate
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """The new content appears under its name at once, or the old one stays."""
     partial = path.with_name(path.name + ".partial")
     try:
@@ -79,6 +103,7 @@ def _replace(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-    except OSError:
+    except OSError as error:
         partial.unlink(missing_ok=True)
+        error.filename = error.filename or str(path)
         raise

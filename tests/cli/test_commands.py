@@ -1,77 +1,131 @@
-"""Whole commands in a subprocess."""
+"""Help, completion, the demo and the ledger's own commands."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
-from tacit import Budget, Ledger, MeanRegularized
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command, Desk
+
+COMMANDS = ["demo", "ranges", "fit", "predict", "report", "hand-out", "verify", "audit"]
+MAN_PAGES = Path(__file__).parents[2] / "docs" / "commands"
 
 
-def tacit(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from tacit.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
-@pytest.fixture
-def fitted(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    X, task = rng.uniform(-1, 1, (60, 2)), np.repeat(np.arange(20), 3)
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        model = MeanRegularized(budget=Budget(1.0), ledger=ledger).fit(X, X[:, 0], task=task)
-        model.save(tmp_path / "model")
-    return tmp_path
-
-
-def test_the_demo_writes_its_files_and_says_what_it_promises(tmp_path: Path) -> None:
-    done = tacit("demo", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "not covered" in done.stdout
-    rows = json.loads((tmp_path / "results.json").read_text())
+def test_the_demo_writes_a_whole_folder_and_json_is_one_object(
+    tmp_path: Path, process: Command, command: Command
+) -> None:
+    done = process("demo", "--out", tmp_path, "--json")
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)["rows"]
     errors = {row["learner"]: row["nmse"] for row in rows}
     assert errors["together, private, ε = 10"] < errors["each task alone"]
     assert json.loads((tmp_path / "certificate.json").read_text())["guarantee"]["proven"]
-    assert "<svg" in (tmp_path / "demo.svg").read_text()
+    for page in ("report.html", "report.local.html"):
+        assert (tmp_path / page).is_file()
+    assert command("verify", tmp_path).code == 0
 
 
-def test_json_is_one_object_and_nothing_else(tmp_path: Path) -> None:
-    done = tacit("demo", "--out", tmp_path, "--json")
-    assert len(json.loads(done.stdout)["rows"]) == 6
+def test_the_demo_says_what_it_promises(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tacit.report import demo
+
+    row = demo.Row("each task alone", None, 0.5, None)
+    outcome = type("Outcome", (), {"rows": (row,), "guarantee": "not covered: the operator"})
+    monkeypatch.setattr(demo, "run_demo", lambda progress, out: outcome)
+    monkeypatch.setattr(demo, "write_demo", lambda outcome, out: [out / "report.html"])
+    done = command("demo", "--out", tmp_path)
+    assert "not covered" in done.out
+    assert "each task alone" in done.out
 
 
-def test_the_ledger_is_shown_and_verified_against_its_certificate(fitted: Path) -> None:
-    shown = tacit("ledger", "show", fitted / "ledger.sqlite", "--json")
-    assert {entry["kind"] for entry in json.loads(shown.stdout)["entries"]} == {
-        "run",
-        "spend",
-        "output",
-    }
-    certificate = fitted / "model" / "certificate.json"
-    good = tacit("ledger", "verify", fitted / "ledger.sqlite", "--certificate", certificate)
-    assert good.returncode == 0, good.stdout
+@pytest.mark.parametrize("name", [*COMMANDS, "ledger show", "ledger verify"])
+def test_help_ends_with_examples_and_the_docs_have_a_page(name: str, command: Command) -> None:
+    done = command(*name.split(), "--help")
+    assert done.code == 0
+    assert "Examples:" in done.out
+    assert f"tacit {name}" in done.out.split("Examples:")[1]
+    page = (MAN_PAGES / f"{name.split()[0]}.md").read_text()
+    assert all(heading in page for heading in ("## Synopsis", "## Exit status", "## Examples"))
 
 
-def test_an_edited_ledger_is_a_negative_verdict_or_refused(fitted: Path) -> None:
-    import sqlite3
+def test_every_option_is_in_the_man_page() -> None:
+    from typer.main import get_command
 
-    connection = sqlite3.connect(fitted / "ledger.sqlite")
+    from tacit.cli.app import app
+
+    commands = get_command(app).commands  # type: ignore[attr-defined] # a group has it
+    for name in COMMANDS:
+        page = (MAN_PAGES / f"{name}.md").read_text()
+        for parameter in commands[name].params:
+            for option in parameter.opts:
+                assert option in page or option == parameter.name, (name, option)
+
+
+def test_the_shell_completes_commands_and_learners(process: Command) -> None:
+    words = {"_TACIT_COMPLETE": "complete_bash", "PATH": "/usr/bin:/bin"}
+    before = "import sys; sys.argv = ['tacit']"
+    some = process(before=before, env=words | {"COMP_WORDS": "tacit ra", "COMP_CWORD": "1"})
+    assert some.out.split() == ["ranges"]
+    learner = "tacit fit --learner gr"
+    some = process(before=before, env=words | {"COMP_WORDS": learner, "COMP_CWORD": "3"})
+    assert some.out.split() == ["group-sparse"]
+
+
+def test_help_imports_nothing_heavy(process: Command) -> None:
+    after = "import atexit, sys\n"
+    after += "heavy = {'numpy', 'scipy', 'sklearn', 'polars', 'plotly'}\n"
+    after += "atexit.register(lambda: print(sorted(heavy & set(sys.modules)), file=sys.stderr))"
+    done = process("--help", before=after)
+    assert done.code == 0
+    assert done.err == "[]\n"
+
+
+# --- the ledger's own commands -------------------------------------------------------------------
+
+
+def test_the_ledger_is_shown_and_verified_against_its_certificate(
+    fitted: Desk, command: Command
+) -> None:
+    ledger = fitted.path / "model" / "ledger.sqlite"
+    shown = command("ledger", "show", ledger, "--json")
+    kinds = {entry["kind"] for entry in json.loads(shown.out)["entries"]}
+    assert kinds == {"run", "spend", "output"}
+    certificate = fitted.path / "model" / "certificate.json"
+    assert command("ledger", "verify", ledger, "--certificate", certificate).code == 0
+
+
+def test_a_shortened_ledger_is_a_negative_verdict(fitted: Desk, command: Command) -> None:
+    ledger = fitted.path / "model" / "ledger.sqlite"
+    connection = sqlite3.connect(ledger)
     connection.execute("DELETE FROM entries WHERE seq = (SELECT max(seq) FROM entries)")
     connection.commit()
     connection.close()
-    certificate = fitted / "model" / "certificate.json"
-    bad = tacit("ledger", "verify", fitted / "ledger.sqlite", "--certificate", certificate)
-    assert bad.returncode == 1
-    assert "Traceback" not in bad.stderr
+    certificate = fitted.path / "model" / "certificate.json"
+    bad = command("ledger", "verify", ledger, "--certificate", certificate)
+    assert (bad.code, "Traceback" in bad.err) == (1, False)
 
 
-@pytest.mark.parametrize("command", [["ledger", "show"], ["ledger", "verify"]])
-def test_no_ledger_there_is_one_line_and_exit_2(command: list[str], tmp_path: Path) -> None:
-    done = tacit(*command, tmp_path / "nothing.sqlite")
-    assert done.returncode == 2
-    assert done.stderr.startswith("tacit: ")
+@pytest.mark.parametrize("name", ["show", "verify"])
+def test_no_ledger_there_is_one_line_and_exit_2(
+    name: str, tmp_path: Path, command: Command
+) -> None:
+    done = command("ledger", name, tmp_path / "nothing.sqlite")
+    assert done.code == 2
+    assert done.err.startswith("tacit: ")
     assert not (tmp_path / "nothing.sqlite").exists()
+
+
+@pytest.mark.parametrize("content", ["{}", "{", "[]", '{"ledger": {"digest": "x"}}'])
+def test_a_certificate_without_an_anchor_is_exit_2(
+    content: str, fitted: Desk, command: Command
+) -> None:
+    wrong = fitted.path / "wrong.json"
+    wrong.write_text(content)
+    ledger = fitted.path / "model" / "ledger.sqlite"
+    assert command("ledger", "verify", ledger, "--certificate", wrong).code == 2

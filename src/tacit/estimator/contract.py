@@ -68,6 +68,17 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         """(d + 1,), the intercept last."""
         raise NotImplementedError
 
+    def _newcomer(self, home: Home, shared: Message) -> FloatArray:
+        """The model of a task that joins after training, (1, d + 1)."""
+        return self._at_home(home, shared)
+
+    def _more_arrays(self, columns: list[int]) -> dict[str, FloatArray]:
+        """What else belongs in the folder of these tasks, by name; ``_take_more`` reads it back."""
+        return {}
+
+    def _take_more(self, arrays: dict[str, Any]) -> None:
+        """Called by load with all arrays of the folder."""
+
     def _unit(self) -> Guarantee:
         """Who is protected from whom, before anything is known about the run."""
         return UNIT
@@ -94,16 +105,28 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         self, X: Any, y: Any, task: Any = None, *, progress: Progress = None
     ) -> MultiTaskEstimator:
         """Learns from all tasks. ``task`` labels the rows; None: all rows are one task."""
-        loss = loss_named(self.loss)
-        schema, tasks = self._declare(X, y, task, loss)
-        home = self._home(tasks, schema, loss)
+        schema, tasks = self._declare(X, y, task)
+        self.fit_tasks(tasks, schema, progress=progress)
+        if hasattr(X, "columns"):
+            self.feature_names_in_ = np.asarray(schema.feature_names, dtype=object)
+        return self
+
+    def fit_tasks(
+        self, tasks: TaskSet, schema: Schema, *, progress: Progress = None
+    ) -> MultiTaskEstimator:
+        """As fit, from tasks that were already read and scaled by ``schema``."""
+        _require_moderate(tasks)
+        if tasks.classes is not None:
+            self.classes_ = np.asarray(tasks.classes)
+        self.n_features_in_ = len(schema.feature_names)
+        home = self._home(tasks, schema, loss_named(self.loss))
         door = self._door(tasks.labels)
         shared = self._learn(home, door, progress)
         self._remember(schema, tasks, shared, door)
         self._set_models(self._at_home(home, shared), tasks.labels)
         return self
 
-    def _declare(self, X: Any, y: Any, task: Any, loss: Loss) -> tuple[Schema, TaskSet]:
+    def _declare(self, X: Any, y: Any, task: Any) -> tuple[Schema, TaskSet]:
         """The declarations, and the tasks scaled by them."""
         if y is None:
             raise InvalidInput("fit requires y to be passed, but the target y is None")
@@ -111,16 +134,9 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
             y = column_or_1d(y, warn=True)
         schema = as_schema(getattr(self, "ranges", None), column_names(X), X, y)
         classes = None
-        if loss.name == "logistic":
+        if loss_named(self.loss).name == "logistic":
             classes = schema.classes or "from-data"
-        tasks = TaskSet.from_arrays(X, y, task, classes=classes, schema=schema)
-        _require_moderate(tasks)
-        if tasks.classes is not None:
-            self.classes_ = np.asarray(tasks.classes)
-        self.n_features_in_ = len(schema.feature_names)
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.asarray(schema.feature_names, dtype=object)
-        return schema, tasks
+        return schema, TaskSet.from_arrays(X, y, task, classes=classes, schema=schema)
 
     def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
         """Without an intercept the last column is zero, and so is its coefficient."""
@@ -223,6 +239,16 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         models = self._models_for(task, len(rows), unknown)
         return np.asarray(np.einsum("nd,nd->n", rows, models[:, :-1]) + models[:, -1])
 
+    def scores_of(self, tasks: TaskSet) -> FloatArray:
+        """(N,), xᵀw + b in scaled units, of tasks scaled by the schema of the fit."""
+        check_is_fitted(self, "coef_")
+        missing = [label for label in tasks.labels if label not in self._column]
+        if missing:
+            raise UnknownTask(missing[0], len(self.tasks_))
+        columns = [self._column[label] for label in tasks.labels]
+        models = np.repeat(self._models[columns], np.diff(tasks.offsets), axis=0)
+        return np.asarray(np.einsum("nd,nd->n", tasks.X, models[:, :-1]) + models[:, -1])
+
     def score(self, X: Any, y: Any, task: Any = None) -> float:
         """R² of predict, or accuracy when loss="logistic"; over all rows."""
         predicted = self.predict(X, task)
@@ -238,7 +264,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         loss = loss_named(self.loss)
         classes = tuple(self.classes_) if loss.name == "logistic" else None
         joined = TaskSet.from_arrays(self._named(X), y, None, classes=classes, schema=self._schema)
-        models = self._at_home(self._home(joined, self._schema, loss), self.shared_)
+        models = self._newcomer(self._home(joined, self._schema, loss), self.shared_)
         self._set_models(np.vstack([self._models, models]), (*self.tasks_, task))
         return self
 
@@ -308,7 +334,8 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
             "schema": self._schema.to_dict(),
             "protected": {name: not isinstance(p, Unprotected) for name, p in self.shared_.items()},
         }
-        return folder.write(directory, description, {"models": models, **parts}, self.certificate())
+        arrays = {"models": models, **self._more_arrays([self._column[label] for label in labels])}
+        return folder.write(directory, description, {**arrays, **parts}, self.certificate())
 
     def certificate(self) -> dict[str, Any]:
         """The guarantee in full, with the declared constants and releases it rests on."""
@@ -344,6 +371,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         model.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
         model.history_ = certificate["steps"]
         model._set_models(arrays["models"], tuple(map(folder.hashable, description["labels"])))
+        model._take_more(arrays)
         return model
 
     def __sklearn_tags__(self) -> Any:

@@ -55,7 +55,9 @@ def open_door(
     run = run or new_run()
     spent = ledger.costs(labels, before=run)
     remaining = remaining_epsilon if pure else remaining_mu
-    left = np.array([remaining(*pair) for pair in zip(budgets, spent, strict=True)])
+    pairs = list(zip(budgets, spent, strict=True))
+    found = {pair: remaining(*pair) for pair in set(pairs)}
+    left = np.array([found[pair] for pair in pairs])
     if not isinstance(budget, Mapping) or not left.any():
         require_left(labels, budgets, spent, left, pure)
     charged = tuple(b if mu > 0 else None for b, mu in zip(budgets, left, strict=True))

@@ -26,16 +26,20 @@ def in_own_units(problems: Problems, loss: Loss) -> tuple[Problems, FloatArray]:
 
     Returns the scaled problems and the factor (m, d + 1) that turns their models back.
     """
-    rows = np.maximum(problems.sizes, 1)
-    squares = (problems.X[:, :-1] ** 2).mean(axis=1) if problems.X.shape[1] > 1 else 0 * problems.y
-    columns = np.ones((problems.n_tasks, problems.X.shape[1]))
-    columns[:, :-1] = _positive(np.sqrt(problems.sum_rows(squares) / rows))[:, None]
+    X, rows = problems.X, np.maximum(problems.sizes, 1)
+    width = max(1, X.shape[1] - 1)
+    squares = np.einsum("nd,nd->n", X[:, :-1], X[:, :-1]) / width
+    feature = _positive(np.sqrt(problems.sum_rows(squares) / rows))
     target = np.ones(problems.n_tasks)
     if loss.name == "squared":
         target = _positive(np.sqrt(problems.sum_rows(problems.y**2) / rows))
     index = np.repeat(np.arange(problems.n_tasks), problems.sizes)
-    scaled = Problems(problems.X / columns[index], problems.y / target[index], problems.offsets)
-    return scaled, target[:, None] / columns
+    scaled = X.copy()
+    scaled[:, :-1] /= feature[index][:, None]
+    columns = np.ones((problems.n_tasks, X.shape[1]))
+    columns[:, :-1] = feature[:, None]
+    back = target[:, None] / columns
+    return Problems(scaled, problems.y / target[index], problems.offsets), back
 
 
 def best_alone(problems: Problems, loss: Loss) -> FloatArray:

@@ -24,9 +24,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from tacit.linear.losses import FloatArray, Loss, Squared
+from tacit.linear.threads import one_blas_thread
 
 BLOCK_VALUES = 1 << 21
 """Most numbers in one padded block (16 MiB of float64)."""
@@ -35,7 +35,8 @@ PADDING = 1.25
 """Tasks share a block when their sizes differ by at most this factor."""
 
 CHUNK = 4096
-"""Tasks whose whole paths are held at once, where only one model of each is wanted."""
+CHUNK_ROWS = 1 << 17
+"""Tasks, and rows, whose whole paths are held at once where only one model of each is wanted."""
 
 NEWTON_STEPS = 30
 NEWTON_TOLERANCE = 1e-9
@@ -64,12 +65,21 @@ class Problems:
         """m."""
         return len(self.offsets) - 1
 
-    def chunks(self, most: int = CHUNK) -> Iterator[Problems]:
-        """The tasks, so many at a time that their paths fit in memory."""
-        for start in range(0, self.n_tasks, most):
-            offsets = self.offsets[start : start + most + 1]
+    def chunks(self, most: int = CHUNK, most_rows: int = CHUNK_ROWS) -> Iterator[Problems]:
+        """The tasks, so many at a time that their paths fit in memory; at least one.
+
+        >>> p = Problems(np.ones((5, 1)), np.ones(5), np.array([0, 1, 4, 5]))
+        >>> [part.n_tasks for part in p.chunks(most_rows=2)]
+        [1, 1, 1]
+        """
+        start = 0
+        while start < self.n_tasks:
+            within = np.searchsorted(self.offsets, self.offsets[start] + most_rows, side="right")
+            stop = min(self.n_tasks, start + most, max(start + 1, int(within) - 1))
+            offsets = self.offsets[start : stop + 1]
             rows = slice(offsets[0], offsets[-1])
             yield Problems(self.X[rows], self.y[rows], offsets - offsets[0])
+            start = stop
 
     def sum_rows(self, values: FloatArray) -> FloatArray:
         """Sums over the rows of each task: (N, ...) → (m, ...); an empty task sums to zero."""
@@ -121,7 +131,7 @@ def _each_block(problems: Problems, work: Callable[[_Block], None]) -> None:
     if len(blocks) == 1:  # finding the thread pools takes longer than a small block
         work(blocks[0])
         return
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(work, blocks):
             pass
 

@@ -17,13 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss
 from tacit.linear.own_units import own_units
 from tacit.linear.penalties import L1Norm, Penalty
 from tacit.linear.smooth import Smooth, smooth_part
+from tacit.linear.threads import one_blas_thread
 
 TOLERANCE = 1e-5  # norm of the proximal gradient, relative to the gradient at zero
 MOST_STEPS = 20_000
@@ -106,7 +106,7 @@ def optimum(
     tolerance: float = TOLERANCE,
 ) -> FloatArray:
     """(m, D): the minimiser of smooth + level · Ω, the last column free."""
-    with threadpool_limits(1, user_api="blas"):  # many small products: threads would only wait
+    with one_blas_thread():  # many small products: threads would only wait
         return _optimum(smooth, penalised_prox(penalty, level), penalty, start, tolerance)
 
 

@@ -173,10 +173,18 @@ def poisson_noise_multiplier(
     rate: float, rounds: int, budget: Budget, *, upper: float = 1e4
 ) -> float:
     """The smallest σ/C whose ``rounds`` Poisson-sampled sums stay within the budget."""
+    return noise_multiplier(
+        lambda multiplier: Poisson(rate, multiplier, budget.neighbours), rounds, budget, upper=upper
+    )
+
+
+def noise_multiplier(
+    event: Callable[[float], Event], rounds: int, budget: Budget, *, upper: float = 1e4
+) -> float:
+    """The smallest σ/C with which ``rounds`` events event(σ/C) stay within the budget."""
 
     def within(multiplier: float) -> bool:
-        epsilon = poisson_epsilon(rate, multiplier, rounds, budget.delta, budget.neighbours)
-        return epsilon <= budget.epsilon
+        return epsilon([event(multiplier)] * rounds, budget.delta) <= budget.epsilon
 
     return _smallest(within, start=0.3, upper=upper, tolerance=1e-5)
 

@@ -211,6 +211,14 @@ class Ledger:
         """
         return max(0.0, budget.epsilon - self.spent(task).epsilon_at(budget.delta))
 
+    def released(self, key: Key) -> Release | None:
+        """What was released under this key, if its output is on record: no need to compute again
+        what a resumed run would contribute."""
+        key = _checked_key(key)
+        with LOCK:
+            self._catch_up()
+            return self._persisted(key)
+
     def head(self) -> Anchor:
         """What to keep elsewhere (in a certificate), so that verify can see truncation."""
         with LOCK:

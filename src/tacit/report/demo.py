@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit import folder
 from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 from tacit.learners.mean_regularized import MeanRegularized
@@ -17,10 +17,16 @@ from tacit.learners.pooled import Pooled
 from tacit.learners.single_task import SingleTask
 from tacit.metrics import nmse, share_gained
 from tacit.privacy.budget import Budget
-from tacit.report.bars import bar_chart
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import new_run
+from tacit.report.local_view import EPSILONS as CURVE
+from tacit.report.local_view import LocalView, measure, write_local
+from tacit.report.pages import write_pages
+from tacit.tasks import TaskSet, as_schema
 
 EPSILONS = (0.1, 1.0, 10.0)
 SHOWN = 1.0  # the ε whose guarantee is printed in full
+STEPS = 7  # calls of progress: every learner, and the measurements
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,13 @@ class Outcome:
     """What the demo shows."""
 
     rows: tuple[Row, ...]
-    guarantee: str  # of the run at SHOWN, in full
-    certificate: dict[str, Any]
+    model: MeanRegularized  # the run at SHOWN
+    view: LocalView  # of it
+
+    @property
+    def guarantee(self) -> str:
+        """Of the run at SHOWN, in full."""
+        return str(self.model.guarantee_)
 
 
 def demo_data(seed: int = 7) -> Generated:
@@ -47,13 +58,18 @@ def demo_data(seed: int = 7) -> Generated:
     return related_tasks(100, (5, 25), 10, test_rows=100, rng=np.random.default_rng(seed))
 
 
-def run_demo(progress: Callable[[str], None] = lambda _: None) -> Outcome:
-    """Fits every learner on the same rows and scores it on the same test rows."""
+def run_demo(
+    progress: Callable[[str], None] = lambda _: None, directory: Path | None = None
+) -> Outcome:
+    """Fits every learner on the same rows and scores it on the same test rows.
+
+    The run at SHOWN is recorded in the directory's ledger, each time as a data set of its own.
+    """
     data = demo_data()
     rows: list[Row] = []
     alone: Any = None
     shown: MeanRegularized | None = None
-    for name, epsilon, model in learners(data):
+    for name, epsilon, model in learners(data, _ledger(directory)):
         model.fit(data.X, data.y, task=data.task)
         predicted = model.predict(data.X_test, task=data.task_test)
         errors = np.bincount(data.task_test, (predicted - data.y_test) ** 2)
@@ -64,30 +80,68 @@ def run_demo(progress: Callable[[str], None] = lambda _: None) -> Outcome:
             shown = model
         progress(name)
     assert shown is not None
-    return Outcome(tuple(rows), str(shown.guarantee_), shown.certificate())
+    view = measured(shown, data)
+    progress("the curve and the leakage")
+    return Outcome(tuple(rows), shown, view)
 
 
-def learners(data: Generated) -> Iterator[tuple[str, float | None, Any]]:
+def learners(data: Generated, ledger: Ledger) -> Iterator[tuple[str, float | None, Any]]:
     """The table's lines: name, ε and the learner."""
     yield "each task alone", None, SingleTask(ranges=data.ranges)
     yield "one model for all", None, Pooled(ranges=data.ranges)
     for epsilon in EPSILONS:
-        model = MeanRegularized(budget=Budget(epsilon), ranges=data.ranges)
+        kept = ledger if epsilon == SHOWN else None
+        model = MeanRegularized(budget=Budget(epsilon), ranges=data.ranges, ledger=kept)
         yield f"together, private, ε = {epsilon:g}", epsilon, model
     yield "together, no privacy", None, MeanRegularized(ranges=data.ranges)
 
 
+def measured(model: MeanRegularized, data: Generated) -> LocalView:
+    """What the trusted side sees of the run."""
+    schema = as_schema(data.ranges, [f"x{j}" for j in range(data.X.shape[1])])
+    training = TaskSet.from_arrays(data.X, data.y, data.task, schema=schema)
+    held_out = TaskSet.from_arrays(data.X_test, data.y_test, data.task_test, schema=schema)
+    return measure(model, training, held_out, schema, curve=True, epsilons=CURVE)
+
+
 def write_demo(outcome: Outcome, directory: Path) -> list[Path]:
-    """results.json, certificate.json and demo.svg."""
+    """A fitted folder with both pages, and results.json."""
     directory.mkdir(parents=True, exist_ok=True)
-    rows = [asdict(row) for row in outcome.rows]
-    bars = [(row.learner, row.nmse) for row in outcome.rows]
-    title = "Error on new rows, 100 tasks of 5 to 25 rows (nMSE, lower is better)"
-    files = {
-        "results.json": json.dumps(rows, indent=2, ensure_ascii=False),
-        "certificate.json": json.dumps(outcome.certificate, indent=2, ensure_ascii=False),
-        "demo.svg": bar_chart(title, bars),
+    outcome.model.save(directory)
+    certificate = outcome.model.certificate() | {
+        "tasks": {"column": "task", "count": len(outcome.model.tasks_)},
+        "target": "y",
+        "run": outcome.model.run_,
+        "data": {"fingerprint": "", "how": "none: the demo's data are generated"},
+        "budget": asdict(Budget(SHOWN)),
     }
-    for name, text in files.items():
-        (directory / name).write_text(text + "\n", encoding="utf-8")
-    return [directory / name for name in files]
+    results = directory / "results.json"
+    files = [directory / folder.MODEL, directory / folder.CERTIFICATE, results]
+    folder.write_json(files[1], certificate)
+    folder.write_json(results, [asdict(row) for row in outcome.rows])
+    files += _run_files(outcome.model, directory)
+    return [*files, write_local(outcome.view, directory), *write_pages(directory)]
+
+
+def _run_files(model: MeanRegularized, directory: Path) -> list[Path]:
+    """run.json beside the ledger that recorded the run, as `tacit fit` leaves it."""
+    ledger = directory / folder.LEDGER
+    if model.ledger_ is None or model.ledger_.path != ledger.absolute():
+        return []
+    state: dict[str, Any] = {
+        "run": model.run_,
+        "options": {},
+        "ledger": folder.LEDGER,
+        "dataset": model.ledger_.dataset,
+        "fingerprint": "",
+        "complete": True,
+    }
+    folder.write_json(directory / folder.RUN, state)
+    return [ledger, directory / folder.RUN]
+
+
+def _ledger(directory: Path | None) -> Ledger:
+    if directory is None:
+        return Ledger.in_memory()
+    directory.mkdir(parents=True, exist_ok=True)
+    return Ledger(directory / folder.LEDGER, dataset=f"demo {new_run()}")

@@ -126,7 +126,9 @@ class Column:
         if self.low is None or self.high is None:
             return numbers
         inside = np.clip(numbers, self.low, self.high)  # first, so that nothing overflows
-        return np.clip((inside - self.centre) / self.half_width, -1.0, 1.0)
+        inside -= self.centre
+        inside /= self.half_width
+        return np.clip(inside, -1.0, 1.0, out=inside)
 
 
 def _category_positions(values: Array, categories: Sequence[Hashable], name: str) -> Array:

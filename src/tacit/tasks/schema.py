@@ -95,8 +95,13 @@ class Schema:
         table = as_table(X).arranged_as(self.feature_names)
         if self.is_identity:
             return np.array(table.to_numbers(), order="C")
-        declared = zip(self.columns, table.values, self.feature_names, strict=True)
-        return np.hstack([column.transform(values, name) for column, values, name in declared])
+        coded = np.empty((table.n_rows, sum(self._widths)))
+        stops = np.cumsum(self._widths)
+        declared = zip(self.columns, table.values, self.feature_names, stops, strict=True)
+        for column, values, name, stop in declared:
+            part = column.transform(values, name)
+            coded[:, stop - part.shape[1] : stop] = part
+        return coded
 
     def transform_target(self, y: object) -> FloatArray:
         """y (N,) scaled and clipped to [-1, 1], or classes as -1 and +1."""

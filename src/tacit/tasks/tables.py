@@ -46,8 +46,7 @@ class Table:
 
     def column(self, name: str, role: str) -> Array:
         """One column (N,), found by name; `role` says in errors what it was wanted for."""
-        if name not in self.names:
-            raise InvalidInput(f"there is no {role} column {name!r}{nearest(name, self.names)}")
+        require_column(name, self.names, role)
         return self.values[self.names.index(name)]
 
     def arranged_as(self, names: tuple[str, ...]) -> Table:
@@ -160,21 +159,42 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def read_table(path: str | Path) -> Any:
-    """A CSV or Parquet file as a polars frame. Column types are inferred from all rows."""
+def require_column(name: str, names: Sequence[str], role: str) -> None:
+    """Refuse a name that is no column, suggesting the nearest.
+
+    >>> require_column("scool", ["school", "age"], "task")
+    Traceback (most recent call last):
+    tacit.errors.InvalidInput: there is no task column 'scool'; did you mean 'school'?
+    """
+    if name not in names:
+        raise InvalidInput(f"there is no {role} column {name!r}{nearest(name, names)}")
+
+
+def read_table(path: str | Path, *, text: Sequence[str] = ()) -> Any:
+    """A CSV or Parquet file as a polars frame, with at least one row.
+
+    Column types of a CSV are inferred from all rows, but the columns ``text`` are read as text.
+    """
     import polars
 
     file = Path(path)
-    if file.suffix not in (".csv", ".parquet"):
+    kind = file.suffix.lower()
+    if kind not in (".csv", ".parquet"):
         raise InvalidInput(f"{file.name} is no table; expected a name ending in .csv or .parquet")
     if not file.is_file():
         raise InvalidInput(f"there is no file {str(file)!r}")
+    overrides = dict.fromkeys(text, polars.String)
     try:
-        if file.suffix == ".parquet":
-            return polars.read_parquet(file)
-        return polars.read_csv(file, infer_schema_length=None)
+        if kind == ".parquet":
+            frame = polars.read_parquet(file)
+        else:
+            frame = polars.read_csv(file, infer_schema_length=None, schema_overrides=overrides)
     except (polars.exceptions.PolarsError, OSError) as error:
         raise InvalidInput(f"{file.name} cannot be read as a table: {error}") from error
+    if frame.height == 0:
+        raise InvalidInput(f"{file.name} has no rows; expected at least one below its header")
+    wide = [name for name, kind in frame.schema.items() if str(kind) in ("Int128", "UInt128")]
+    return frame.cast(dict.fromkeys(wide, polars.String))  # numpy has no such integers
 
 
 def _is_frame(X: object) -> bool:

@@ -165,7 +165,7 @@ def grid_sum(rows: FloatArray, scale: float, bound: float) -> IntArray:
     >>> grid_sum(np.array([[1.0, -1.0], [0.25, 0.0]]), 1.0, 1.0) / RESOLUTION
     array([ 1.25, -1.  ])
     """
-    inverse = _steps(scale, bound, len(rows))
+    inverse = grid_steps(scale, bound, len(rows))
     total = np.zeros(rows.shape[1], dtype=np.int64)
     for block in _blocks(rows, rows.shape[1]):
         total += (block * inverse).astype(np.int64).sum(axis=0)  # the cast cuts toward zero
@@ -178,7 +178,7 @@ def svec_grid_sum(rows: FloatArray, scale: float, bound: float) -> IntArray:
     >>> svec_grid_sum(np.array([[1.0, 0.5], [0.0, 2.0]]), 1.0, 4.0) / RESOLUTION
     array([1.        , 0.70710677, 4.25      ])
     """
-    inverse = _steps(scale, bound, len(rows))
+    inverse = grid_steps(scale, bound, len(rows))
     dim = rows.shape[1]
     total = np.zeros(dim * (dim + 1) // 2, dtype=np.int64)
     for block in _blocks(rows, dim):
@@ -201,7 +201,7 @@ def snapped(values: FloatArray, scale: float) -> FloatArray:
     return np.asarray(np.rint(values / grid(scale)) * grid(scale))
 
 
-def _steps(scale: float, bound: float, units: int) -> float:
+def grid_steps(scale: float, bound: float, units: int) -> float:
     """Grid steps in one unit of the data; refuses if a sum might not fit 64-bit integers."""
     inverse = RESOLUTION / scale
     if not units * bound * inverse <= _MOST:

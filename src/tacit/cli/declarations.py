@@ -1,0 +1,231 @@
+"""The file of declared ranges: a TOML template to fill in, and the schema that it declares.
+
+One section for each column of the table::
+
+    [columns."age"]
+    type = "number"          # scaled and clipped to [low, high]
+    low = 4
+    high = 19
+    missing = 11             # optional: what an empty cell means
+
+    [columns."plan"]
+    type = "categories"      # coded, one column each; as the target: two, the second positive
+    categories = ["basic", "full"]
+    missing = "category"     # optional: an empty cell is a category of its own
+
+``type = "unbounded"`` takes a number as it is; ``type = "ignore"`` leaves the column out. What is
+declared becomes public, so it comes from public documentation and never from the data: a smallest
+or largest value is somebody's record.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tacit.tasks import Column, Schema
+
+OPEN = "?"
+"""What the template holds where somebody must decide."""
+
+_ENTRIES = {
+    "number": ("low", "high"),
+    "categories": ("categories",),
+    "unbounded": (),
+    "ignore": (),
+}
+
+
+# --- the template --------------------------------------------------------------------------------
+
+
+def template(table: str, types: Mapping[str, str], task: str | None, target: str | None) -> str:
+    """The text of the template; ``types`` maps each column to a type of ours.
+
+    >>> print(template("t.csv", {"age": "number"}, None, None).split("# ---\\n")[1])
+    [columns."age"]
+    type = "number"
+    low = "?"
+    high = "?"
+    <BLANKLINE>
+    """
+    head = [
+        f"# What is publicly known about the columns of {_comment(table)}.",
+        '# Replace every "?" from public documentation, never by looking at the data:',
+        "# a smallest or largest value is somebody's record, and what stands here becomes public.",
+        '# type: "number" (low, high), "categories", "unbounded" (used as it is), or "ignore".',
+        '# Empty cells: add missing = NUMBER, or missing = "category" for categories.',
+        "# ---",
+    ]
+    sections = [
+        _section(name, kind, name == target) for name, kind in types.items() if name != task
+    ]
+    return "\n".join(head + sections)
+
+
+def _section(name: str, kind: str, is_target: bool) -> str:
+    lines = [f"[columns.{_quoted(name)}]" + ("  # the target" if is_target else "")]
+    lines.append(f'type = "{kind}"')
+    lines += [f'{entry} = "{OPEN}"{_hint(entry, is_target)}' for entry in _ENTRIES[kind]]
+    return "\n".join(lines) + "\n"
+
+
+def _hint(entry: str, is_target: bool) -> str:
+    if entry != "categories":
+        return ""
+    return '  # ["no", "yes"]: two classes, the second positive' if is_target else '  # ["a", "b"]'
+
+
+def _quoted(name: str) -> str:
+    """A TOML key: JSON's escapes are TOML's, apart from DEL, which TOML wants escaped.
+
+    >>> _quoted('say "hi"')
+    '"say \\\\"hi\\\\""'
+    """
+    return json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _comment(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def column_types(frame: Any) -> dict[str, str]:
+    """A type of ours for each column of a polars frame, by its storage type alone."""
+    return {name: _type_of(dtype) for name, dtype in frame.schema.items()}
+
+
+def _type_of(dtype: Any) -> str:
+    import polars
+
+    if dtype.is_numeric():
+        return "number"
+    text = (polars.String, polars.Boolean, polars.Categorical, polars.Enum)
+    return "categories" if dtype.base_type() in text else "ignore"
+
+
+# --- reading it back -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """What a file declares: one Column for each name, None for a column to be left out."""
+
+    file: str
+    columns: Mapping[str, Column | None]
+    problems: Mapping[str, str]  # by column, everything that is open or wrong
+
+    def text_columns(self) -> tuple[str, ...]:
+        """Columns whose categories are all text: 01 stays '01'."""
+        return tuple(
+            name
+            for name, column in self.columns.items()
+            if column is not None
+            and column.categories is not None
+            and all(isinstance(value, str) for value in column.categories)
+        )
+
+    def schema(self, names: Sequence[str], task: str | None, target: str) -> Schema:
+        """The schema of a table with these columns; InvalidInput lists all that is missing."""
+        from tacit.tasks import Schema
+
+        self._require_complete(names, task)
+        declared = self.columns[target]
+        if declared is None:
+            raise InvalidInput(f"{self.file} ignores {target!r}, which is the target")
+        features = [n for n in names if n not in (task, target) and self.columns[n] is not None]
+        columns = [column for n in features if (column := self.columns[n]) is not None]
+        if not features:
+            raise InvalidInput(f"{self.file} leaves no feature: every other column is ignored")
+        schema = Schema(tuple(features), tuple(columns), declared)
+        if declared.categories is not None:
+            _ = schema.classes  # two of them, or InvalidInput
+        return schema
+
+    def _require_complete(self, names: Sequence[str], task: str | None) -> None:
+        from tacit.tasks.tables import nearest
+
+        wanted = [name for name in names if name != task]
+        problems = [said for name, said in self.problems.items() if name != task]
+        problems += [f"columns.{_quoted(n)} is not there" for n in wanted if n not in self.columns]
+        problems += [
+            f"columns.{_quoted(name)} is no column of the table{nearest(name, wanted)}"
+            for name in self.columns
+            if name not in names
+        ]
+        if problems:
+            raise InvalidInput(f"{self.file} is not complete: {'; '.join(problems)}")
+
+
+def read_declarations(path: Path) -> Declarations:
+    """The declarations of a TOML file, with everything that is wrong in it."""
+    sections = _sections(path)
+    columns: dict[str, Column | None] = {}
+    problems: dict[str, str] = {}
+    for name, entries in sections.items():
+        columns[name] = None
+        try:
+            open_entries = [e for e, v in entries.items() if v == OPEN]
+            if open_entries:
+                raise InvalidInput("; ".join(f"{_entry(name, e)} is open" for e in open_entries))
+            columns[name] = _column(name, entries)
+        except InvalidInput as error:
+            problems[name] = str(error)
+    return Declarations(path.name, columns, problems)
+
+
+def _sections(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        with path.open("rb") as file:
+            whole = tomllib.load(file)
+    except FileNotFoundError:
+        raise InvalidInput(
+            f"there is no file {str(path)!r}; `tacit ranges TABLE --out {path}` writes a template"
+        ) from None
+    except ValueError as error:  # TOML, or text that is not UTF-8
+        raise InvalidInput(f"{path.name} is not TOML: {error}") from None
+    columns = whole.get("columns")
+    if not isinstance(columns, dict) or len(whole) > 1:
+        seen = ", ".join(map(repr, whole)) or "nothing"
+        raise InvalidInput(f'{path.name} declares {seen}; expected sections [columns."NAME"]')
+    for name, entries in columns.items():
+        if not isinstance(entries, dict):
+            raise InvalidInput(f"{path.name}: columns.{_quoted(name)} is {entries!r}, no section")
+    return columns
+
+
+def _column(name: str, entries: Mapping[str, Any]) -> Column | None:
+    """One section; InvalidInput says what is wrong with it."""
+    from tacit.tasks import Column
+    from tacit.tasks.tables import nearest
+
+    kind = entries.get("type")
+    if not isinstance(kind, str) or kind not in _ENTRIES:
+        raise InvalidInput(f"{_entry(name, 'type')} is {kind!r}; expected {', '.join(_ENTRIES)}")
+    wanted = _ENTRIES[kind]
+    allowed = {"type", "missing", *wanted} if kind != "ignore" else {"type"}
+    unknown = [entry for entry in entries if entry not in allowed]
+    if unknown:
+        raise InvalidInput(
+            f"{_entry(name, unknown[0])} does not belong to a column of type {kind!r}"
+            f"{nearest(unknown[0], allowed)}"
+        )
+    missing = [entry for entry in wanted if entry not in entries]
+    if missing:
+        raise InvalidInput("; ".join(f"{_entry(name, entry)} is not there" for entry in missing))
+    if kind == "ignore":
+        return None
+    try:
+        return Column(**{entry: entries[entry] for entry in entries if entry != "type"})
+    except InvalidInput as error:
+        raise InvalidInput(f"columns.{_quoted(name)}: {error}") from None
+
+
+def _entry(name: str, entry: str) -> str:
+    return f"columns.{_quoted(name)}.{entry}"

@@ -1,0 +1,79 @@
+"""A fitted model, read from its folder; and tables read as that model wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tacit.estimator import MultiTaskEstimator
+
+
+def require_folder(directory: Path) -> None:
+    """Refuse what is no folder of a model."""
+    from tacit import folder
+
+    if not directory.is_dir():
+        what = "a file" if directory.exists() else "not there"
+        raise InvalidInput(f"{directory} is {what}; expected a folder that tacit fit wrote")
+    if not any((directory / name).exists() for name in (folder.MODEL, folder.CERTIFICATE)):
+        raise InvalidInput(f"{directory} is not a tacit model: it holds no {folder.MODEL}")
+
+
+def load_model(directory: Path) -> MultiTaskEstimator:
+    """The model in a folder of the trusted side, or in a hand-out."""
+    from tacit import folder
+    from tacit.cli.choice import learner_class
+
+    require_folder(directory)
+    description, _, _ = folder.read(directory)
+    try:
+        model: MultiTaskEstimator = learner_class(description["learner"]).load(directory)
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{directory} is not a whole tacit model: {error!r}") from error
+    return model
+
+
+def task_column(certificate: Mapping[str, Any]) -> str | None:
+    """The column that names the task, if the certificate says so.
+
+    >>> task_column({"tasks": {"column": "school", "count": 139}})
+    'school'
+    """
+    tasks = certificate.get("tasks")
+    column = tasks.get("column") if isinstance(tasks, dict) else None
+    return column if isinstance(column, str) else None
+
+
+def label_named(text: str, labels: Sequence[Hashable]) -> Hashable:
+    """The label that is written like this: 7 is the task 7, or '7', whichever was fitted.
+
+    >>> label_named("7", (6, 7)), label_named("b", ("a", "b"))
+    (7, 'b')
+    """
+    if text in labels:
+        return text
+    found = [label for label in labels if str(label) == text]
+    if not found:
+        from tacit.tasks.tables import nearest
+
+        near = nearest(text, [str(label) for label in labels])
+        raise InvalidInput(f"task {text!r} is not one of the {len(labels)} fitted tasks{near}")
+    return found[0]
+
+
+def text_columns(model: Any, task: str | None) -> list[str]:
+    """The columns that a CSV must be read as text for: 01 is then '01', as when it was fitted."""
+    schema = model._schema
+    named = list(zip(schema.feature_names, schema.columns, strict=True))
+    text = [name for name, column in named if _all_text(column.categories)]
+    return [*text, task] if task is not None and _all_text(model.tasks_) else text
+
+
+def _all_text(values: Sequence[Hashable] | None) -> bool:
+    return bool(values) and all(isinstance(value, str) for value in values or ())

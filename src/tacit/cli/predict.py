@@ -1,0 +1,107 @@
+"""``tacit predict``: what a fitted folder, or a hand-out, says of new rows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli.output import AsJson, Folder, Table, examples, say
+
+if TYPE_CHECKING:
+    from tacit.estimator import MultiTaskEstimator
+
+EXAMPLES = examples(
+    "tacit predict model new.csv > predictions.csv",
+    "tacit predict for-hillside new.parquet --out predictions.csv",
+)
+
+
+def predict(
+    directory: Folder,
+    table: Table,
+    out: Annotated[Path | None, typer.Option(help="Write here (CSV), not to stdout.")] = None,
+    unknown: Annotated[
+        str, typer.Option(help="Rows of a task that was not fitted: error, or shared model.")
+    ] = "error",
+    task: Annotated[
+        str | None, typer.Option(help="The task's column, if the certificate does not say.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict new rows, each by the model of its task; CSV, in the order of the table.
+
+    Refuses a folder whose certificate and ledger disagree (exit status 1). With --json the
+    predictions go to --out.
+    """
+    from tacit import folder
+    from tacit.cli.loading import load_model, task_column
+    from tacit.cli.verify import require_agreement
+    from tacit.errors import InvalidInput
+
+    if as_json and out is None:
+        raise InvalidInput("--json needs --out: the predictions are no part of the object")
+    model = load_model(directory)
+    _, _, certificate = folder.read(directory)
+    require_agreement(directory, certificate, as_json=as_json)
+    task = task or task_column(certificate)
+    frame = predictions(model, table, task, unknown)
+    if out is None:
+        sys.stdout.write(frame.write_csv())
+        return
+    folder.replace_file(out, frame.write_csv().encode())
+    said = f"Written: {out}, {frame.height} rows"
+    say({"out": str(out), "rows": frame.height}, said, as_json=as_json)
+
+
+def predictions(model: MultiTaskEstimator, table: Path, task: str | None, unknown: str) -> Any:
+    """A polars frame: the task of each row, its prediction, and the probability of a class."""
+    import polars
+
+    from tacit.cli.loading import text_columns
+    from tacit.tasks import read_table
+    from tacit.tasks.tables import require_column
+
+    frame = read_table(table, text=text_columns(model, task))
+    features = list(model._schema.feature_names)
+    for name in features:
+        require_column(name, frame.columns, "feature")
+    labels = _labels(model, frame, task)
+    columns: dict[str, Any] = {} if task is None or labels is None else {task: frame[task]}
+    return polars.DataFrame(columns | _predicted(model, frame[features], labels, unknown))
+
+
+def _predicted(model: MultiTaskEstimator, X: Any, labels: Any, unknown: Any) -> dict[str, Any]:
+    from tacit.errors import InvalidInput, UnknownTask
+
+    try:
+        found = {"prediction": model.predict(X, labels, unknown=unknown)}
+        if model.loss == "logistic":
+            likely = model.predict_proba(X, labels, unknown=unknown)[:, 1]
+            found[f"probability of {model.classes_[1]}"] = likely
+    except UnknownTask as error:
+        raise InvalidInput(
+            f"task {error.task!r} is not one of the {len(model.tasks_)} fitted tasks; "
+            "--unknown shared gives it the shared model"
+        ) from None
+    return found
+
+
+def _labels(model: MultiTaskEstimator, frame: Any, task: str | None) -> Any:
+    """One label per row, of the type that was fitted; a hand-out needs none."""
+    import polars
+
+    from tacit.errors import InvalidInput
+    from tacit.tasks.tables import require_column
+
+    if len(model.tasks_) == 1 and (task is None or task not in frame.columns):
+        return None
+    if task is None:
+        raise InvalidInput("the certificate names no task column; name it with --task")
+    require_column(task, frame.columns, "task")
+    written = {str(label): label for label in model.tasks_}
+    if frame[task].dtype == polars.String and any(text != label for text, label in written.items()):
+        return [written.get(text, text) for text in frame[task]]
+    return frame[task]

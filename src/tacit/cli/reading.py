@@ -1,0 +1,129 @@
+"""What ``tacit fit`` was asked for, and the table read as it was declared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit import folder
+from tacit.cli.choice import LossName, automatic, chosen_loss, require_learner
+from tacit.cli.declarations import read_declarations
+from tacit.errors import InvalidInput, MissingValues
+from tacit.privacy.budget import Budget
+from tacit.tasks import Schema, TaskSet, read_table
+from tacit.tasks.tables import require_column
+
+SMALL_DELTA = 0.1
+"""δ · m above this: some whole task may leak with a probability worth a warning."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line."""
+
+    table: Path
+    task: str
+    target: str
+    epsilon: float
+    delta: float
+    neighbours: str
+    ranges: Path
+    learner: str
+    loss: str
+    ledger: Path | None
+    dataset: str
+    holdout: float
+    noise: str
+    seed: int | None
+    out: Path
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of every task."""
+        relation: Any = self.neighbours  # checked by Budget
+        return Budget(self.epsilon, self.delta, neighbours=relation)
+
+    def require_sound(self) -> None:
+        """Refuse what can be refused before anything is read."""
+        _ = self.budget
+        require_learner(self.learner)
+        if not 0 <= self.holdout < 1:
+            raise InvalidInput(f"--holdout must be in [0, 1), got {self.holdout}")
+        if self.noise not in ("secure", "simulated"):
+            raise InvalidInput(f"--noise is {self.noise!r}; expected secure or simulated")
+        if self.task == self.target:
+            raise InvalidInput(f"--task and --target are both {self.task!r}")
+
+
+@dataclass(frozen=True)
+class Data:
+    """The table as tasks, scaled as declared."""
+
+    schema: Schema
+    loss: LossName
+    tasks: TaskSet
+    learner: str
+
+    def split(self, holdout: float, seed: int) -> tuple[TaskSet, TaskSet | None]:
+        """Rows to learn from, and rows held out at home. The choice looks at no value."""
+        if holdout == 0:
+            return self.tasks, None
+        return self.tasks.split(1 - holdout, np.random.default_rng(seed))
+
+
+def read_data(request: Request) -> Data:
+    """The table as declared; every error names the file, the column and the row."""
+    declarations = read_declarations(request.ranges)
+    frame = read_table(request.table, text=declarations.text_columns())
+    for name, role in ((request.task, "task"), (request.target, "target")):
+        require_column(name, frame.columns, role)
+    schema = declarations.schema(frame.columns, request.task, request.target)
+    loss = chosen_loss(request.loss, schema)
+    tasks = _tasks(frame, request, schema)
+    for label in tasks.labels:
+        folder.plain(label)  # what cannot be written is refused before anything is spent
+    if request.holdout > 0:
+        _require_two_rows(tasks)
+    name = request.learner
+    if name == "auto":
+        name = automatic(tasks.n_tasks, tasks.n_features, loss)
+    return Data(schema, loss, tasks, name)
+
+
+def _tasks(frame: Any, request: Request, schema: Schema) -> TaskSet:
+    """The rows as tasks; errors speak of the table and of the file of ranges."""
+    kept = frame.select(*schema.feature_names, request.task, request.target)
+    try:
+        return TaskSet.from_frame(kept, task=request.task, target=request.target, schema=schema)
+    except MissingValues as error:
+        raise InvalidInput(
+            f"column {error.column!r} has {error.count} empty cell(s); drop those rows, "
+            f"or say what one means: missing = ... in {request.ranges.name}"
+        ) from None
+    except InvalidInput as error:
+        said = str(error).partition("; if y holds")[0]
+        raise InvalidInput(said.replace("column 'target'", f"column {request.target!r}")) from None
+
+
+def _require_two_rows(tasks: TaskSet) -> None:
+    alone = [tasks.labels[i] for i in np.flatnonzero(tasks.sizes < 2)]
+    if alone:
+        more = f" and {len(alone) - 1} more tasks have" if len(alone) > 1 else " has"
+        raise InvalidInput(
+            f"task {alone[0]!r}{more} one row only, so none can be held out; "
+            "--holdout 0 learns from it and measures nothing, or remove it"
+        )
+
+
+def warnings_for(request: Request, data: Data) -> list[str]:
+    """What is allowed and should be thought about."""
+    m = data.tasks.n_tasks
+    if request.delta * m < SMALL_DELTA:
+        return []
+    return [
+        f"delta {request.delta:g} is not well below 1/m = {1 / m:.2g}: "
+        "with such a delta one whole task of m may leak"
+    ]

@@ -1,0 +1,128 @@
+"""What anybody may know about a fitted folder: the certificate, the releases, the declarations.
+
+Only the shared tensors are read from the model file, never the tasks' models; neither is the
+ledger or local.json. What was shared without a budget is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tacit.errors import InvalidInput
+from tacit.folder import CERTIFICATE, MODEL
+from tacit.privacy.budget import Guarantee
+from tacit.tasks import Schema
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Public facts, and nothing else."""
+
+    version: str
+    learner: str
+    loss: str
+    guarantee: Guarantee
+    steps: tuple[Mapping[str, Any], ...]  # the releases of the run, in order
+    shared: Mapping[str, NDArray[Any]]  # releases and declared constants
+    withheld: tuple[str, ...]  # names of what was computed without a budget
+    schema: Schema
+    n_tasks: int | None  # None: the folder does not say
+    task_noun: str
+    target: str
+    budget: float | None  # the ε that was allowed
+
+
+def public_facts(folder: Path) -> Facts:
+    """Read from certificate.json and from the shared part of model.safetensors."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        certificate = json.loads((folder / CERTIFICATE).read_text(encoding="utf-8"))
+        with safe_open(folder / MODEL, framework="numpy") as file:
+            description = json.loads(file.metadata()["tacit"])
+            safe = [name for name, protected in description["protected"].items() if protected]
+            shared = {name: file.get_tensor(f"shared.{name}") for name in safe}
+        return _facts(certificate, description, shared)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise InvalidInput(f"{folder} is not a tacit model: {error}") from error
+
+
+def _facts(
+    certificate: Mapping[str, Any],
+    description: Mapping[str, Any],
+    shared: Mapping[str, NDArray[Any]],
+) -> Facts:
+    tasks = certificate.get("tasks") or {}
+    count = tasks.get("count") or len(description["labels"])
+    budget = (certificate.get("budget") or {}).get("epsilon")
+    return Facts(
+        version=str(certificate["tacit"]),
+        learner=str(description["learner"]),
+        loss=str(description["loss"]),
+        guarantee=Guarantee.from_json(json.dumps(certificate["guarantee"])),
+        steps=tuple(certificate["steps"]),
+        shared=shared,
+        withheld=tuple(name for name in description["protected"] if name not in shared),
+        schema=Schema.from_dict(description["schema"]),
+        n_tasks=int(count) if count > 1 else None,
+        task_noun=noun(str(tasks.get("column") or "task")),
+        target=str(certificate.get("target") or "target"),
+        budget=None if budget is None else float(budget),
+    )
+
+
+def noun(column: str) -> str:
+    """What a task is called, from the name of its column.
+
+    >>> noun("school_id"), noun("Hospitals"), noun("x7")
+    ('school', 'hospital', 'task')
+    """
+    word = column.strip().lower().replace(" ", "_")
+    for ending in ("_id", "_name", "_code", "_number", "_no"):
+        word = word.removesuffix(ending)
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    return word if word.isascii() and word.isalpha() and len(word) > 2 else "task"
+
+
+def plural(word: str) -> str:
+    """English, as far as column names go.
+
+    >>> plural("school"), plural("branch"), plural("city"), plural("day")
+    ('schools', 'branches', 'cities', 'days')
+    """
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def best_guess(epsilon: float, delta: float) -> float:
+    """How often an observer who starts at even odds can be right at most: (e^ε + δ)/(1 + e^ε).
+
+    From α + β ≥ 2(1 − δ)/(1 + e^ε) for the errors of any test between two neighbours.
+
+    >>> round(best_guess(1.0, 0.0), 3)
+    0.731
+    """
+    if math.isinf(epsilon):
+        return 1.0
+    return min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
+
+
+def array_shape(value: NDArray[Any]) -> str:
+    """In words.
+
+    >>> import numpy as np
+    >>> array_shape(np.zeros((2, 3))), array_shape(np.zeros(()))
+    ('2 × 3 numbers', 'one number')
+    """
+    if value.size == 1:
+        return "one number"
+    return f"{' × '.join(map(str, value.shape))} numbers"

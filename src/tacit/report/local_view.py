@@ -1,0 +1,250 @@
+"""What the trusted side may see and nobody else: scores at home, gains, the curve, the leakage.
+
+Everything here is computed from private rows without any mechanism. It belongs in local.json and
+report.local.html, and neither may leave.
+
+Held-out rows are judged by
+
+==========  ============================================  ===================================
+loss        over all rows                                 task by task (lower is better)
+==========  ============================================  ===================================
+squared     nMSE = Σ(y − ŷ)² / Σ(y − ȳ)²                  √mean (y − ŷ)², in units of y
+logistic    accuracy, and the mean AUC over tasks         share of rows with the wrong class
+==========  ============================================  ===================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import InvalidInput
+from tacit.estimator import MultiTaskEstimator
+from tacit.folder import LOCAL, plain
+from tacit.learners.pooled import Pooled
+from tacit.learners.single_task import SingleTask
+from tacit.linear.losses import FloatArray
+from tacit.metrics import auc_per_task
+from tacit.privacy.budget import Budget
+from tacit.report.leakage import Leakage, measure_leakage
+from tacit.report.refits import variant
+from tacit.tasks import Schema, TaskSet
+
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+MOST_ROW_FITS = 2_000_000  # rows times draws of the noise at one ε of the curve
+MOST_DRAWS = 3
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One way of learning, judged on the same held-out rows."""
+
+    overall: float | None  # nMSE, or accuracy; None without held-out rows
+    auc: float | None  # None for squared loss, or if no task holds both classes
+    errors: tuple[float | None, ...]  # of each task; None where it has no held-out row
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What the learner would reach at another ε: one number for each draw of the noise."""
+
+    epsilon: float
+    overall: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class LocalView:
+    """The trusted side's measurements of one fitted model."""
+
+    learner: str
+    loss: str
+    epsilon: float | None  # of the model; None: no privacy
+    labels: tuple[str, ...]
+    training_rows: tuple[int, ...]
+    held_out_rows: tuple[int, ...]
+    scores: Mapping[str, Score]  # "together", "alone"; with a curve also "open", "pooled"
+    curve: tuple[CurvePoint, ...] = ()
+    leakage: Leakage | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> LocalView:
+        """Inverse of to_dict, also of what became of it in JSON."""
+        try:
+            leakage = None if kept["leakage"] is None else Leakage.from_dict(kept["leakage"])
+            curve = tuple(CurvePoint(p["epsilon"], tuple(p["overall"])) for p in kept["curve"])
+            found = {
+                name: Score(s["overall"], s["auc"], tuple(s["errors"]))
+                for name, s in kept["scores"].items()
+            }
+            return cls(
+                learner=kept["learner"],
+                loss=kept["loss"],
+                epsilon=kept["epsilon"],
+                labels=tuple(kept["labels"]),
+                training_rows=tuple(kept["training_rows"]),
+                held_out_rows=tuple(kept["held_out_rows"]),
+                scores=found,
+                curve=curve,
+                leakage=leakage,
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InvalidInput(f"not the measurements of a model: {error!r}") from error
+
+
+def measure(
+    model: MultiTaskEstimator,
+    training: TaskSet,
+    held_out: TaskSet,
+    schema: Schema,
+    *,
+    curve: bool = False,
+    epsilons: Sequence[float] = EPSILONS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> LocalView:
+    """The model and single-task learning on held-out rows; with ``curve``, everything else too.
+
+    Both task sets are scaled by ``schema`` and have the labels that the model was fitted on. A
+    curve needs about fifty further fits, with simulated noise that ``seed`` reproduces.
+    """
+    if not training.labels == held_out.labels == tuple(model.tasks_):
+        raise InvalidInput("the training rows, held-out rows and the model must have equal labels")
+    tell = progress or (lambda what, done, of: None)
+    bench = Bench(model, training, held_out, schema)
+    tell("single-task learning", 0, 1)
+    alone = SingleTask(model.loss, fit_intercept=bench.intercept).fit_tasks(training, schema)
+    view = bench.view({"together": bench.judged(model), "alone": bench.judged(alone)})
+    tell("single-task learning", 1, 1)
+    if not curve or bench.budget is None:
+        return view
+    twin = variant(model, None, seed).fit_tasks(training, schema)
+    pooled = Pooled(model.loss, fit_intercept=bench.intercept).fit_tasks(training, schema)
+    return replace(
+        view,
+        scores={**view.scores, "open": bench.judged(twin), "pooled": bench.judged(pooled)},
+        curve=bench.curve(epsilons, seed, tell),
+        leakage=measure_leakage(model, twin, training, schema, bench.budget, seed, tell),
+    )
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A model with the rows it is judged on."""
+
+    model: MultiTaskEstimator
+    training: TaskSet
+    held_out: TaskSet
+    schema: Schema
+
+    @property
+    def intercept(self) -> bool:
+        """Whether the model has one."""
+        return bool(getattr(self.model, "fit_intercept", True))
+
+    @property
+    def budget(self) -> Budget | None:
+        """Of the model; of several the most generous; None: no privacy, so nothing to vary."""
+        given = getattr(self.model, "budget", None)
+        budgets = list(given.values()) if isinstance(given, Mapping) else [given]
+        return max((b for b in budgets if isinstance(b, Budget)), key=_epsilon, default=None)
+
+    def view(self, scores: Mapping[str, Score]) -> LocalView:
+        """Scores, and what is known before any fit."""
+        epsilon = float(self.model.guarantee_.epsilon)
+        return LocalView(
+            learner=type(self.model).__name__,
+            loss=self.model.loss,
+            epsilon=epsilon if np.isfinite(epsilon) else None,
+            labels=tuple(str(plain(label)) for label in self.training.labels),
+            training_rows=tuple(self.training.sizes.tolist()),
+            held_out_rows=tuple(self.held_out.sizes.tolist()),
+            scores=scores,
+        )
+
+    def judged(self, model: MultiTaskEstimator) -> Score:
+        """On the held-out rows."""
+        return judged(model.scores_of(self.held_out), self.held_out, self.schema)
+
+    def curve(self, epsilons: Sequence[float], seed: int, tell: Progress) -> tuple[CurvePoint, ...]:
+        """The learner at each ε, a few draws of simulated noise each."""
+        budget = self.budget
+        assert budget is not None
+        draws = max(1, min(MOST_DRAWS, MOST_ROW_FITS // max(1, self.training.n_rows)))
+        points = []
+        for done, epsilon in enumerate(sorted(epsilons)):
+            tell("curve", done, len(epsilons))
+            asked = Budget(epsilon, budget.delta, neighbours=budget.neighbours)
+            models = [
+                variant(self.model, asked, seed + i).fit_tasks(self.training, self.schema)
+                for i in range(draws)
+            ]
+            reached = [self.judged(model).overall for model in models]
+            points.append(CurvePoint(float(epsilon), tuple(r for r in reached if r is not None)))
+        tell("curve", len(epsilons), len(epsilons))
+        return tuple(points)
+
+
+def judged(predicted: FloatArray, held_out: TaskSet, schema: Schema) -> Score:
+    """Predictions in scaled units against the held-out rows, all tasks at once."""
+    if held_out.n_rows == 0:
+        return Score(None, None, (None,) * held_out.n_tasks)
+    y, index = held_out.y, held_out.task_index
+    if held_out.classes is None:
+        wrong = (predicted - y) ** 2
+        spread = float(((y - y.mean()) ** 2).sum())
+        overall = float(wrong.sum()) / spread if spread > 0 else None
+        errors = np.sqrt(_means(wrong, index, held_out.n_tasks)) * schema.target_scale
+        return Score(overall, None, _present(errors))
+    wrong = ((predicted > 0) != (y > 0)).astype(float)
+    errors = _means(wrong, index, held_out.n_tasks)
+    return Score(1 - float(wrong.mean()), _auc(y, predicted, index), _present(errors))
+
+
+def write_local(view: LocalView, folder: Path) -> Path:
+    """local.json, for its owner only."""
+    path = folder / LOCAL
+    path.touch(mode=0o600)
+    text = json.dumps(view.to_dict(), ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
+def read_local(folder: Path) -> LocalView:
+    """Inverse of write_local."""
+    try:
+        kept = json.loads((folder / LOCAL).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidInput(f"{folder / LOCAL} is not JSON: {error}") from error
+    return LocalView.from_dict(kept)
+
+
+def _means(values: FloatArray, index: Any, n_tasks: int) -> FloatArray:
+    """(m,), NaN for a task without rows."""
+    counts = np.bincount(index, minlength=n_tasks)
+    sums = np.bincount(index, values, n_tasks)
+    return np.asarray(np.divide(sums, counts, out=np.full(n_tasks, np.nan), where=counts > 0))
+
+
+def _epsilon(budget: Budget) -> float:
+    return budget.epsilon
+
+
+def _present(values: FloatArray) -> tuple[float | None, ...]:
+    return tuple(None if np.isnan(value) else float(value) for value in values)
+
+
+def _auc(y: FloatArray, predicted: FloatArray, index: Any) -> float | None:
+    try:
+        return auc_per_task(y, predicted, index)
+    except InvalidInput:  # no task holds both classes
+        return None

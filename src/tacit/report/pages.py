@@ -1,0 +1,32 @@
+"""The two pages of a fitted folder.
+
+report.html holds releases and public facts; report.local.html is the trusted side's view.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE
+from tacit.report.facts import public_facts
+from tacit.report.local_page import local_page
+from tacit.report.local_view import read_local
+from tacit.report.public_page import public_page
+
+
+def write_pages(folder: Path) -> list[Path]:
+    """Writes report.html and, where local.json is, report.local.html; returns what was written.
+
+    A report.local.html whose measurements are gone is removed.
+    """
+    facts = public_facts(folder)
+    written = [folder / PUBLIC_PAGE]
+    written[0].write_text(public_page(facts).html(), encoding="utf-8")
+    private = folder / LOCAL_PAGE
+    if not (folder / LOCAL).is_file():
+        private.unlink(missing_ok=True)
+        return written
+    page = local_page(facts, read_local(folder)).html()
+    private.touch(mode=0o600)
+    private.write_text(page, encoding="utf-8")
+    return [*written, private]

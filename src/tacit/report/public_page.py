@@ -1,0 +1,189 @@
+"""report.html: releases and public facts, and nothing else. It may be shown to anyone."""
+
+from __future__ import annotations
+
+import math
+import re
+from html import escape
+from typing import Any
+
+from tacit.report import figures, words
+from tacit.report.facts import Facts, plural
+from tacit.report.html import (
+    Figure,
+    Page,
+    Section,
+    Table,
+    bullets,
+    definitions,
+    number,
+    paragraph,
+    upwards,
+)
+from tacit.report.shared_figures import shared_parts
+from tacit.tasks import Column
+
+LEAD = (
+    "This page holds what was released through the privacy mechanism, and public facts. "
+    "It may be shown to anyone."
+)
+UNPROTECTED_LEAD = "This model was made without a privacy budget, so there is little to show."
+COMMANDS = """tacit verify FOLDER              # files, certificate and ledger agree
+tacit ledger verify LEDGER       # no entry was edited, deleted or reordered
+tacit audit --all                # attack the mechanisms that the promise rests on"""
+
+
+def public_page(facts: Facts) -> Page:
+    """The whole page."""
+    many = plural(facts.task_noun)
+    title = f"{facts.n_tasks:,} {many} learned together" if facts.n_tasks else "Learned together"
+    lead = UNPROTECTED_LEAD if math.isinf(facts.guarantee.epsilon) else LEAD
+    sections = (
+        _promise(facts),
+        _not_covered(facts),
+        _spending(facts),
+        Section("shared", "What is shared", (*_shared_intro(facts), *shared_parts(facts))),
+        _declared(facts),
+        _scores(),
+        _verify(facts),
+    )
+    foot = f"Made by tacit {facts.version}. This file fetches nothing and remembers nothing."
+    return Page(title, "Privacy report", lead, sections, foot)
+
+
+def _promise(facts: Facts) -> Section:
+    guarantee = facts.guarantee
+    kind = "promise" if guarantee.proven else "promise doubt"
+    judged = "".join(
+        f'<li class="{"yes" if good else "no"}">{escape(said)}</li>'
+        for good, said in words.verdicts(facts)
+    )
+    parts: list[str | Table | Figure] = [
+        f'<blockquote class="{kind}">{_raised(words.promise(facts))}</blockquote>',
+        f'<ul class="verdicts">{judged}</ul>',
+    ]
+    if not math.isinf(guarantee.epsilon):
+        parts[1:1] = [paragraph(words.in_practice(facts))]
+        parts.append(
+            definitions(
+                [
+                    ("Who is protected", guarantee.unit),
+                    ("From whom", guarantee.adversary),
+                    ("What is compared", words.neighbours(facts)),
+                    ("ε, the factor", upwards(guarantee.epsilon)),
+                    ("δ, the slack", words.delta(facts)),
+                    ("How it is added up", guarantee.accountant or "not said"),
+                    ("Learner", facts.learner),
+                ]
+            )
+        )
+    return Section("promise", "The promise", tuple(parts))
+
+
+def _raised(text: str) -> str:
+    """e^1 as e with a raised 1."""
+    return re.sub(r"e\^([0-9.e+-]*[0-9])", r"e<sup>\1</sup>", escape(text))
+
+
+def _not_covered(facts: Facts) -> Section:
+    intro = paragraph("The promise does not speak of these. Protect them in other ways.")
+    return Section(
+        "not-covered", "What is not protected", (intro, bullets(facts.guarantee.not_covered))
+    )
+
+
+def _spending(facts: Facts) -> Section:
+    if not facts.steps:
+        none = paragraph("Nothing was spent: nothing was released.")
+        return Section("spending", "What was spent", (none,))
+    spent = [float(step["epsilon"]) for step in facts.steps]
+    data, look = figures.staircase(spent, facts.budget, "releases so far", "ε spent")
+    shows = f"ε after each of {len(spent)} release{'s' * (len(spent) != 1)} of this run."
+    if facts.guarantee.epsilon > spent[-1] * (1 + 1e-6):
+        shows += (
+            f" Earlier runs on the same data were charged too: together ε = "
+            f"{upwards(facts.guarantee.epsilon)}."
+        )
+    rows = tuple(_step(i, step) for i, step in enumerate(facts.steps, start=1))
+    table = Table("The releases of this run", ("release", "mechanism", "ε so far"), rows, True)
+    intro = paragraph(
+        "Each release is a number that left the trusted side, with noise. What it cost was "
+        "recorded before the noise was drawn; the cost of all of them adds up."
+    )
+    figure = Figure("spend", "Spend, release by release", shows, data, look, table)
+    return Section("spending", "What was spent", (intro, figure))
+
+
+def _step(i: int, step: Any) -> tuple[str, str, str]:
+    return str(i), mechanism_text(step["mechanism"]), upwards(float(step["epsilon"]))
+
+
+def mechanism_text(declared: Any) -> str:
+    """A mechanism's public parameters in one line.
+
+    >>> mechanism_text({"name": "GaussianSum", "clip_norm": 1.0, "sigma": 7.4612})
+    'GaussianSum (clip_norm 1, sigma 7.461)'
+    """
+    said = []
+    for name, value in sorted(declared.items()):
+        if name == "name":
+            continue
+        text = mechanism_text(value) if isinstance(value, dict) else value
+        said.append(f"{name} {number(text) if isinstance(text, float) else text}")
+    return f"{declared.get('name', 'mechanism')} ({', '.join(said)})"
+
+
+def _shared_intro(facts: Facts) -> list[str]:
+    said = [
+        "These numbers went to every participant. They are releases, or computed from releases "
+        "and declared constants alone."
+    ]
+    if facts.withheld:
+        said.append(
+            f"Left out, because no budget protects it: {', '.join(sorted(facts.withheld))}."
+        )
+    return [paragraph(text) for text in said]
+
+
+def _declared(facts: Facts) -> Section:
+    schema = facts.schema
+    named = [*zip(schema.feature_names, schema.columns, strict=True)]
+    rows = tuple((name, *_declaration(column)) for name, column in named)
+    rows += ((f"{facts.target} (target)", *_declaration(schema.target)),)
+    about = "Ranges and categories as declared"
+    intro = "Declared by people, from public knowledge. Values outside a range are clipped to it."
+    if schema.from_data:
+        intro = (
+            "Measured on the data, not declared: they tell about the data, so nothing is proven."
+        )
+        about = "Columns"
+        rows = tuple((row[0], "measured on the data, not shown", "") for row in rows)
+    table = Table(about, ("column", "values", "missing"), rows, of_words=True)
+    return Section("declared", "What was declared", (paragraph(intro), table))
+
+
+def _declaration(column: Column) -> tuple[str, str]:
+    missing = "" if column.missing is None else str(column.missing)
+    if column.categories is not None:
+        return ", ".join(map(str, column.categories)), missing
+    if column.low is None or column.high is None:
+        return "any number", missing
+    return f"{column.low:g} to {column.high:g}", missing
+
+
+def _scores() -> Section:
+    said = (
+        "None were released. How well a model does on somebody's rows is computed from those rows, "
+        "so a score tells about them; it would have to pay from the budget like everything else. "
+        "The trusted side sees scores in its own view."
+    )
+    return Section("scores", "Scores", (paragraph(said),))
+
+
+def _verify(facts: Facts) -> Section:
+    intro = paragraph(
+        "Whoever holds the folder can check the certificate against the ledger. Whoever doubts the "
+        "mechanisms can attack them."
+    )
+    code = f"<pre><code>{escape(COMMANDS)}</code></pre>"
+    return Section("verify", "How to check it", (intro, code))

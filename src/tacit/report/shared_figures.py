@@ -1,0 +1,158 @@
+"""What the tasks share, as figures: a mean model, a spectrum, the features used; or just numbers.
+
+Every number here is a release, a function of releases, or declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.report import figures
+from tacit.report.facts import Facts, array_shape
+from tacit.report.html import Figure, Table, number, paragraph
+
+MOST_CELLS = 400  # of one array in a table
+Parts = list[str | Table | Figure]
+
+
+def shared_parts(facts: Facts) -> Parts:
+    """Figures for what is known by name, and a table of all that was shared."""
+    if not facts.shared:
+        return [paragraph("Nothing that may be shown was shared.")]
+    parts: Parts = []
+    if "mean" in facts.shared:
+        parts += _mean(facts)
+    for name in ("covariance", "shape"):
+        if name in facts.shared:
+            parts += _covariance(facts, facts.shared[name])
+    rest = {name: value for name, value in facts.shared.items() if _unnamed(name, value)}
+    parts += [_matrix(name, value) for name, value in rest.items()]
+    return [*parts, _everything(facts.shared)]
+
+
+def _unnamed(name: str, value: NDArray[Any]) -> bool:
+    known = ("mean", "covariance", "shape", "vote", "maps", "mean_moment")
+    return name not in known and value.ndim == 2 and 1 < value.size <= MOST_CELLS * 10
+
+
+def _mean(facts: Facts) -> Parts:
+    mean = facts.shared["mean"]
+    if not bool(facts.shared.get("joined", np.asarray(True))):
+        said = (
+            "The budget was too small for a mean model: it would have been noise. Tasks share only "
+            "their votes on how strongly a model should be held to zero."
+        )
+        return [paragraph(said)]
+    names = _names(facts, len(mean))
+    data, look = figures.bars(names, mean, "coefficient, in scaled units")
+    shows = (
+        "The model that all tasks share, one bar for each feature: how the prediction moves when "
+        "the feature goes from the middle to the upper end of its declared range, in halves of the "
+        "target's range. Each task starts from it and departs from it at home."
+    )
+    trust = facts.shared.get("trust")
+    if trust is not None:
+        shows += f" About {float(trust):.0%} of its direction is signal, the rest noise."
+    rows = tuple((name, number(float(value))) for name, value in zip(names, mean, strict=True))
+    table = Table("The shared mean model", ("feature", "coefficient"), rows)
+    return [Figure("mean", "The shared mean model", shows + _of_many(names), data, look, table)]
+
+
+def _covariance(facts: Facts, matrix: NDArray[Any]) -> Parts:
+    parts: Parts = []
+    if matrix.ndim == 2:
+        parts.append(_spectrum(matrix, float(facts.shared.get("edge", np.asarray(np.nan)))))
+    diagonal = np.diag(matrix) if matrix.ndim == 2 else matrix
+    names = _names(facts, len(diagonal))
+    data, look = figures.bars(names, diagonal, "variance over tasks, released")
+    shows = (
+        "How much the tasks' models use each feature, as far as the release tells: features whose "
+        "bar is long matter to many tasks. A bar below zero is noise." + _of_many(names)
+    )
+    rows = tuple((name, number(float(value))) for name, value in zip(names, diagonal, strict=True))
+    table = Table("Variance of the coefficients over tasks", ("feature", "variance"), rows)
+    return [*parts, Figure("features", "Features used", shows, data, look, table)]
+
+
+def _spectrum(matrix: NDArray[Any], edge: float) -> Figure:
+    values = np.linalg.eigvalsh(matrix)[::-1]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "x": list(range(1, len(values) + 1)),
+            "y": figures.plain(values),
+            "marker": {"color": "@first"},
+            "hovertemplate": "direction %{x}: %{y:.4g}<extra></extra>",
+        }
+    ]
+    look = figures.layout("direction", "eigenvalue", 320)
+    shows = (
+        "The eigenvalues of the released covariance of all task models, largest first. A few large "
+        "ones mean that the tasks differ along a few directions only."
+    )
+    if np.isfinite(edge) and edge > 0:
+        figures.level(look, edge, "edge of the noise", "@second")
+        shows += " Only those above the dashed line stand out of the noise."
+    rows = tuple((str(i), number(float(value))) for i, value in enumerate(values, start=1))
+    table = Table("Eigenvalues of the shared covariance", ("direction", "eigenvalue"), rows)
+    return Figure("spectrum", "Spectrum of the shared covariance", shows, data, look, table)
+
+
+def _matrix(name: str, value: NDArray[Any]) -> Figure:
+    """Any other matrix: a heat map of it."""
+    scale = float(np.abs(value).max()) or 1.0
+    trace = {
+        "type": "heatmap",
+        "z": figures.plain(value),
+        "zmin": -scale,
+        "zmax": scale,
+        "colorscale": figures.DIVERGING,
+        "showscale": False,
+        "hovertemplate": "%{z:.4g}<extra></extra>",
+    }
+    look = figures.layout("column", "row", 360)
+    shows = f"“{name}”, {array_shape(value)}, from {number(value.min())} to {number(value.max())}."
+    rows = tuple((str(i), *map(number, row)) for i, row in enumerate(value[:50, :12].tolist()))
+    width = min(12, value.shape[1])
+    table = Table(f"{name}: its first rows and columns", ("row", *map(str, range(width))), rows)
+    return Figure(f"shared-{_slug(name)}", f"Shared: {name}", shows, [trace], look, table)
+
+
+def _everything(shared: Mapping[str, NDArray[Any]]) -> str:
+    """All names, what they are, and the numbers of those that are short."""
+    rows = tuple((name, array_shape(value), _listed(value)) for name, value in shared.items())
+    table = Table("Everything that was shared, by its name in the model file", _HEADINGS, rows)
+    return "<details><summary>Everything that was shared</summary>" + table.html() + "</details>"
+
+
+_HEADINGS = ("name", "what", "value")
+
+
+def _listed(value: NDArray[Any]) -> str:
+    if value.size > 16:
+        return f"{number(float(value.min()))} … {number(float(value.max()))}"
+    return ", ".join(number(float(item)) for item in value.ravel())
+
+
+def _names(facts: Facts, length: int) -> list[str]:
+    """The features, with the intercept if there is one more number than features."""
+    names = list(facts.schema.feature_names_out)
+    if length == len(names) + 1:
+        return [*names, "(intercept)"]
+    if length == len(names):
+        return names
+    return [f"{facts.task_noun} {i}" for i in range(1, length + 1)]
+
+
+def _of_many(names: list[str]) -> str:
+    if len(names) <= figures.MOST_BARS:
+        return ""
+    return f" The {figures.MOST_BARS} longest of {len(names)} are drawn; the table has all."
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
