@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from tacit._version import __version__
 
 if TYPE_CHECKING:
+    from tacit.learners.async_proximal.estimator import AsyncProximal
     from tacit.learners.averaged_model import AveragedModel
     from tacit.learners.covariance_prior import CovariancePrior
     from tacit.learners.mean_regularized import MeanRegularized
     from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
     from tacit.learners.pooled import Pooled
     from tacit.learners.single_task import SingleTask
+    from tacit.learners.task_aware import TaskAwareEncoder
     from tacit.learners.task_relationship import TaskRelationship
     from tacit.privacy.budget import Budget, Guarantee
     from tacit.privacy.ledger import Ledger
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tacit.tasks import Column, TaskSet
 
 _HOME = {
+    "AsyncProximal": "tacit.learners.async_proximal.estimator",
     "AveragedModel": "tacit.learners.averaged_model",
     "Budget": "tacit.privacy.budget",
     "Column": "tacit.tasks",
@@ -42,11 +45,13 @@ _HOME = {
     "Pooled": "tacit.learners.pooled",
     "Release": "tacit.privacy.release",
     "SingleTask": "tacit.learners.single_task",
+    "TaskAwareEncoder": "tacit.learners.task_aware",
     "TaskRelationship": "tacit.learners.task_relationship",
     "TaskSet": "tacit.tasks",
 }
 
 __all__ = [
+    "AsyncProximal",
     "AveragedModel",
     "Budget",
     "Column",
@@ -61,6 +66,7 @@ __all__ = [
     "Pooled",
     "Release",
     "SingleTask",
+    "TaskAwareEncoder",
     "TaskRelationship",
     "TaskSet",
     "__version__",

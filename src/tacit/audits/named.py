@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tacit.audits.asynchronous import asynchronous_audits
 from tacit.audits.cases import Audit
 from tacit.audits.door import door_audits
 from tacit.audits.hall import hall
 from tacit.audits.learners import learner_audits
+from tacit.audits.local_encoders import local_encoder_audits
 from tacit.audits.mechanisms import mechanism_audits
 
 
@@ -15,4 +17,11 @@ def every_audit() -> tuple[Audit, ...]:
     >>> [audit.name for audit in every_audit()][:3]
     ['GaussianSum', 'SymmetricGaussian', 'DiagonalGaussian']
     """
-    return (*mechanism_audits(), *door_audits(), *learner_audits(), *hall())
+    return (
+        *mechanism_audits(),
+        *door_audits(),
+        *learner_audits(),
+        *asynchronous_audits(),
+        *local_encoder_audits(),
+        *hall(),
+    )

@@ -13,6 +13,7 @@ mechanism              releases               Δ (replace, zero-out)   reveals  
 ``PublishedWishart``   Σ wwᵀ                  none: not private       Pure(ε), a claim     no
 =====================  =====================  ======================  ===================  ======
 
+Those of ``mechanisms.local`` sum nothing: each row becomes a report of its own.
 ``rng=None`` draws secure noise from the operating system; a generator means a simulation.
 """
 

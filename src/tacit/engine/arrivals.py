@@ -1,0 +1,198 @@
+"""The event-driven engine: every party in one process, nobody waits for anybody.
+
+*When* something happens is decided before anything is computed: a schedule (engine/latencies.py) is
+a sequence of ``Visit``, drawn from latencies alone. So sending times cannot depend on data, and a
+recorded order, played again, gives the same bits. *What* happens is decided by two halves that know
+neither time nor transport:
+
+::
+
+    node t                                           server
+    column, round k  ────────────────────────────────  column(state, t), round(state, t)
+    contribute(column, state) → contribution, state
+    outbox.release(t, number, contribution)          the door: a ledger, or nothing in the twin
+    absorb(column, released, state) → message, state
+    message  ──── Edge (no Unprotected to an adversary) ────▶  arrive(state, arrivals) → state
+
+A node makes a fixed number of releases, then stops; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from tacit.engine.trust import Edge
+from tacit.errors import InvalidInput
+from tacit.estimator import Message, Transcript, Unprotected
+from tacit.linear.losses import FloatArray
+from tacit.linear.threads import one_blas_thread
+from tacit.privacy.release import Release
+
+SERVER = "server"
+GRADIENT = "gradient"  # the part of a node's message that the server reads
+
+Released = Release | Unprotected
+"""What the door made of a contribution."""
+
+S = TypeVar("S")
+
+
+class Arrival(NamedTuple):
+    """A node's answer to the column that the server handed it in round ``round``."""
+
+    node: int
+    round: int
+    gradient: FloatArray  # (d,), of the node's mean loss in p_t, if the node is honest
+
+
+class ServerHalf(Protocol[S]):
+    """Messages in, columns out: explicit state, no clock, no transport, no private data."""
+
+    def start(self) -> S:
+        """Before the first message: everybody has been handed a column that is a constant."""
+
+    def arrive(self, state: S, arrivals: Sequence[Arrival]) -> S:
+        """Takes in all messages that are waiting, and hands new columns to those it accepted.
+
+        A message that is refused is counted by its reason and changes nothing else.
+        """
+
+    def refresh(self, state: S, node: int) -> S:
+        """Hands the node a newer column under a new round; the earlier one is void."""
+
+    def column(self, state: S, node: int) -> FloatArray:
+        """(d,): what the node was handed last; the same bits however often it asks."""
+
+    def round(self, state: S, node: int) -> int:
+        """The number of that column, which the answer must name."""
+
+
+class NodeHalf(Protocol):
+    """One task: private data in, contributions out; explicit state, no clock, no I/O."""
+
+    @property
+    def releases(self) -> int:
+        """How many messages it sends: known before the first."""
+
+    def start(self) -> Any:
+        """The state before the first column."""
+
+    def contribute(self, column: FloatArray, state: Any) -> tuple[FloatArray, Any]:
+        """What the door gets, computed from the data at this column, and the state."""
+
+    def absorb(self, column: FloatArray, released: Released, state: Any) -> tuple[Message, Any]:
+        """The message, holding GRADIENT, and the next state: both from what was released.
+
+        Nothing private may enter here: given the same releases the state is the same.
+        """
+
+
+class Outbox(Protocol):
+    """The door between a node's contribution and its message."""
+
+    def release(self, node: int, number: int, contribution: FloatArray) -> Released:
+        """Contribution ``number`` (0, 1, …) of the node; asked again, the same bits again."""
+
+
+class Unguarded:
+    """No door: the non-private twin. Its messages cross trusted edges only."""
+
+    def release(self, node: int, number: int, contribution: FloatArray) -> Unprotected:
+        """The contribution itself."""
+        return Unprotected(contribution)
+
+
+class Visit(NamedTuple):
+    """What reaches the server at one instant, and so in one step of it."""
+
+    time: float
+    arriving: tuple[int, ...]  # nodes whose next message is here
+    repeated: tuple[int, ...] = ()  # nodes whose last message is here once more
+    refreshed: tuple[int, ...] = ()  # nodes that ask for a newer column before they go on
+
+
+@dataclass
+class Moment:
+    """Where everybody is after a visit."""
+
+    time: float
+    server: Any
+    nodes: list[Any]  # the state of each node; private
+    sent: list[int]  # messages of each node so far
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Who takes part: one server, one node per task, a door for each, and whom they trust."""
+
+    server: ServerHalf[Any]
+    nodes: Sequence[NodeHalf]
+    outbox: Outbox = field(default_factory=Unguarded)
+    server_trusted: bool = False
+    transcript: Transcript = field(default_factory=list)
+
+    def edge(self, node: int) -> Edge:
+        """From the node to the server."""
+        return Edge(f"node {node}", SERVER, self.server_trusted, self.transcript)
+
+
+def moments(parties: Parties, schedule: Iterable[Visit]) -> Iterator[Moment]:
+    """Runs a schedule; yields where everybody is after each visit.
+
+    The moment is the engine's own: copy what is to be kept.
+    """
+    now = Moment(
+        0.0,
+        parties.server.start(),
+        [node.start() for node in parties.nodes],
+        [0] * len(parties.nodes),
+    )
+    edges = [parties.edge(t) for t in range(len(parties.nodes))]
+    last: dict[int, Arrival] = {}
+    for visit in schedule:
+        now.time = visit.time
+        for t in visit.refreshed:
+            now.server = parties.server.refresh(now.server, t)
+        repeated = [last[t] for t in visit.repeated if t in last]
+        for t in visit.arriving:
+            last[t] = _message(parties, edges[t], now, t)
+        arrivals = [*repeated, *(last[t] for t in visit.arriving)]
+        if arrivals:
+            now.server = parties.server.arrive(now.server, arrivals)
+        yield now
+
+
+def run(parties: Parties, schedule: Iterable[Visit]) -> Moment:
+    """Runs a schedule to its end."""
+    with one_blas_thread():  # many small products: threads would only wait
+        end = deque(moments(parties, schedule), maxlen=1)
+    if not end:
+        raise InvalidInput("the schedule has no visit: no node sends anything")
+    return end[0]
+
+
+def _message(parties: Parties, edge: Edge, now: Moment, t: int) -> Arrival:
+    """The next message of node t, across the edge."""
+    node = parties.nodes[t]
+    if now.sent[t] >= node.releases:
+        raise InvalidInput(
+            f"node {t} makes {node.releases} releases, and the schedule asks for one more"
+        )
+    column = parties.server.column(now.server, t)
+    contribution, state = node.contribute(column, now.nodes[t])
+    released = parties.outbox.release(t, now.sent[t], contribution)
+    message, now.nodes[t] = node.absorb(column, released, state)
+    now.sent[t] += 1
+    gradient = np.asarray(_gradient(edge.send(message), edge).value)
+    return Arrival(t, parties.server.round(now.server, t), gradient)
+
+
+def _gradient(message: Message, edge: Edge) -> Any:
+    if not isinstance(message, Mapping) or GRADIENT not in message:
+        raise InvalidInput(f"a message from {edge.sender} must hold {GRADIENT!r}, got {message!r}")
+    return message[GRADIENT]

@@ -1,0 +1,104 @@
+"""Sums over the examples of a node, or of all nodes, as the ledger knows them.
+
+The unit is one example: contributions are (n, D), one row per example. A ledger run knows nodes,
+not examples, so the share of a node is the share of each of its rows (``Pooled``), and the coins of
+a Poisson sample are thrown here, where nobody sees them (``Sampled``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.errors import InvalidInput
+from tacit.learners.async_proximal.published import PublishedNoise
+from tacit.privacy.accounting import Event, Poisson
+from tacit.privacy.budget import Neighbours
+from tacit.privacy.mechanisms import GaussianSum, KNormSum
+from tacit.privacy.mechanisms.rows import as_rows
+from tacit.privacy.noise import FloatArray, SecureSource, SimulatedSource
+
+_WORDS = 2.0**64
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A Gaussian sum over a Poisson sample: each row takes part by a secret coin of its own.
+
+    The coin is a uniform 64-bit word below rate·2⁶⁴, rounded down: the true rate is not above the
+    one that is charged. σ/C is the event's multiplier, whatever the neighbours (docs/privacy.md).
+
+    >>> Sampled(GaussianSum(clip_norm=1.0, sigma=4.0), rate=0.1).event("zero-out")
+    Poisson(rate=0.1, noise_multiplier=4.0, neighbours='zero-out')
+    """
+
+    of: GaussianSum
+    rate: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < 1:
+            raise InvalidInput(f"sampling_rate must be in (0, 1), got {self.rate!r}")
+
+    def event(self, neighbours: Neighbours) -> Poisson:
+        """One Poisson-sampled Gaussian sum."""
+        return Poisson(self.rate, self.of.sigma / self.of.clip_norm, neighbours)
+
+    def release(
+        self,
+        contributions: FloatArray,
+        rng: np.random.Generator | None,
+        shares: FloatArray | None = None,
+    ) -> FloatArray:
+        """The noisy sum of the rows whose coin fell."""
+        rows = as_rows(contributions, vectors=True)
+        source = SecureSource() if rng is None else SimulatedSource(rng)
+        taken = source.words(len(rows)) < np.uint64(int(self.rate * _WORDS))
+        return self.of.release(rows[taken], rng, None if shares is None else shares[taken])
+
+    def secure(self, rng: np.random.Generator | None) -> bool:
+        """Are noise and coins exact and from the operating system?"""
+        return self.of.secure(rng)
+
+    def to_dict(self) -> dict[str, object]:
+        """Name and parameters."""
+        return {"name": type(self).__name__, "of": self.of.to_dict(), "rate": self.rate}
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """One sum over the rows of all nodes, for a server that is trusted: the share of a node is the
+    share of each of its rows. ``sizes``, the rows of each node, stay out of the record.
+
+    >>> Pooled(GaussianSum(1.0, 4.0), (2, 1)).event("replace")
+    Gaussian(mu=0.5)
+    """
+
+    of: GaussianSum | KNormSum
+    sizes: tuple[int, ...]
+
+    def event(self, neighbours: Neighbours) -> Event:
+        """That of one row."""
+        return self.of.event(neighbours)
+
+    def release(
+        self,
+        contributions: FloatArray,
+        rng: np.random.Generator | None,
+        shares: FloatArray | None = None,
+    ) -> FloatArray:
+        """The noisy sum; the rows of node t are clipped to C·shares[t]."""
+        rows = None if shares is None else np.repeat(np.asarray(shares), self.sizes)
+        return self.of.release(contributions, rng, rows)
+
+    def secure(self, rng: np.random.Generator | None) -> bool:
+        """Is the noise exact and from the operating system?"""
+        return self.of.secure(rng)
+
+    def to_dict(self) -> dict[str, object]:
+        """Name and parameters."""
+        return {"name": type(self).__name__, "of": self.of.to_dict()}
+
+
+NodeMechanism = GaussianSum | KNormSum | Sampled | PublishedNoise
+"""What a node's messages go through."""

@@ -1,0 +1,69 @@
+"""The server is trusted, the nodes are not: noise at the server only, on one sum over all nodes.
+
+What S3 §5 leaves to future work. The server may see clipped gradients; the other nodes see what it
+sends. One example changes one row of the sum over all N rows of all nodes, so the noise that hides
+it is that of one node's sum, spread over N rows instead of n. The shared part is one p for all.
+
+q stays out of it until the end. If a node's gradient were taken at p + q with a q of its own that
+was never released, one example would move all of the node's rows (docs/privacy.md, D).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.estimator import Home, Message, Public, Step
+from tacit.learners.async_proximal.mechanisms import Pooled
+from tacit.learners.async_proximal.node import example_gradients
+from tacit.learners.async_proximal.private_steps import Allowance, NodePlan, Setting, node_plan
+from tacit.linear.losses import FloatArray
+from tacit.privacy.mechanisms import GaussianSum, KNormSum
+from tacit.privacy.release import Declared, Release
+
+
+@dataclass(frozen=True)
+class AllNodes:
+    """The participant half: the gradients of all examples of all nodes at p."""
+
+    home: Home
+
+    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
+        """(N, D); the mechanism clips each row."""
+        p, problems = np.asarray(shared["p"].value), self.home.problems
+        return example_gradients(problems.X, problems.y, p, self.home.loss), None
+
+
+@dataclass(frozen=True)
+class TrustedServer:
+    """The coordinator half: p ← p − α · noisy mean gradient."""
+
+    plan: NodePlan
+    sizes: tuple[int, ...]
+    width: int
+
+    @classmethod
+    def planned(
+        cls, setting: Setting, rows: float, sizes: tuple[int, ...], allowed: Allowance
+    ) -> TrustedServer:
+        """As a single node with the rows of all; ``sizes`` only say whose row is whose."""
+        return cls(node_plan(setting, rows, allowed), sizes, setting.width)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All releases, alike."""
+        inner = self.plan.mechanism
+        assert isinstance(inner, GaussianSum | KNormSum)
+        mechanism = Pooled(inner, self.sizes)
+        return tuple(Step(f"gradient {k}", mechanism) for k in range(self.plan.releases))
+
+    def start(self) -> Public:
+        """p = 0."""
+        return {"p": Declared(np.zeros(self.width))}
+
+    def absorb(self, step: Step, shared: Public, release: Release) -> Public:
+        """One step."""
+        length = self.plan.step / self.plan.divisor
+        return {"p": Release.combine(lambda p, total: p - length * total, shared["p"], release)}

@@ -1,0 +1,214 @@
+"""Reports through the door: which mechanism a budget buys, who is charged, what is promised.
+
+A user's label is a task of the ledger. Each report costs the user the mechanism's event; a budget
+caps everything that user ever reports through the ledger. A batch may hold several reports of one
+user: the users with k reports in it form a run with k releases, and all runs are declared, and so
+held against everybody's budget, before the first noise is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InvalidInput, NotPure
+from tacit.privacy.accounting import gaussian_mu
+from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms.local import (
+    LocalGaussian,
+    LocalKNorm,
+    LocalLaplace,
+    LocalMechanism,
+    LocalStaircase,
+    PrivUnitG,
+)
+from tacit.privacy.noise import FloatArray
+from tacit.privacy.release import Key, Mechanism, new_run
+from tacit.tasks import task_codes
+
+LocalName = Literal["laplace", "knorm", "privunit", "gaussian", "staircase"]
+MECHANISMS: tuple[LocalName, ...] = get_args(LocalName)[:4]
+"""Those for reports of any length; "staircase" is for reports of one number."""
+
+LOCAL = Guarantee(
+    epsilon=math.inf,
+    delta=0.0,
+    unit="one user's vector",
+    neighbours="any two vectors (replace)",
+    adversary="whoever sees the user's reports, the collector included",
+    not_covered=(
+        "the rows given to fit: they shape the encoder and are treated as public (volunteers)",
+        "people who report through an encoder that was not fixed before they report",
+        "that somebody reports, when, and how often",
+        "reports that the user makes elsewhere, or that this ledger does not see",
+    ),
+    secure_noise=False,
+    proven=False,
+)
+"""Local DP, before anything is known about the mechanism."""
+
+
+def available(budget: Budget) -> tuple[LocalName, ...]:
+    """The mechanisms that a budget can pay for: without δ only the pure ones.
+
+    >>> available(Budget(1.0, 0.0))
+    ('laplace', 'knorm', 'privunit')
+    """
+    return MECHANISMS if budget.delta > 0 else MECHANISMS[:3]
+
+
+def local_mechanism(
+    name: LocalName,
+    radius: float,
+    budget: Budget,
+    dim: int,
+    *,
+    reports: int = 1,
+    weights: Sequence[float] | None = None,
+) -> LocalMechanism:
+    """The mechanism whose ``reports`` releases spend a user's budget: ε/k each, or μ/√k.
+
+    ``weights`` (dim,) are Laplace's σ; equal ones by default.
+
+    >>> local_mechanism("gaussian", 1.0, Budget(1.0), 3, reports=4).event("replace").mu.__round__(4)
+    0.134
+    """
+    if budget.neighbours != "replace":
+        raise InvalidInput(f"a local budget is for any two vectors: 'replace', got {budget}")
+    if not (isinstance(reports, int | np.integer) and reports >= 1):
+        raise InvalidInput(f"reports must be a positive integer, got {reports!r}")
+    epsilon = budget.epsilon / reports
+    match name:
+        case "laplace":
+            return LocalLaplace(
+                radius, epsilon, (1.0,) * dim if weights is None else tuple(weights)
+            )
+        case "knorm":
+            return LocalKNorm(radius, epsilon)
+        case "privunit":
+            return PrivUnitG(radius, epsilon)
+        case "staircase":
+            return LocalStaircase(radius, epsilon)
+        case "gaussian":
+            return LocalGaussian(radius, _mu(budget) / math.sqrt(reports))
+    raise InvalidInput(f"mechanism must be 'auto' or one of {get_args(LocalName)}, got {name!r}")
+
+
+def _mu(budget: Budget) -> float:
+    if budget.delta == 0:
+        raise NotPure(f"delta = 0 with Gaussian reports; pure mechanisms are {MECHANISMS[:3]}")
+    return gaussian_mu(budget.epsilon, budget.delta)
+
+
+# --- through the ledger --------------------------------------------------------------------------
+
+
+def reported(
+    mechanism: Mechanism,
+    rows: FloatArray,
+    budget: Budget,
+    *,
+    user: Any = None,
+    ledger: Ledger | None = None,
+    rng: np.random.Generator | None = None,
+) -> FloatArray:
+    """One report for each row (n, dim), charged to its user on the ledger.
+
+    ``user`` labels the rows; None: every row is another person who reports once, so there is
+    nothing to add up: a ledger records the batch under a label of its own, no ledger records
+    nothing. Nobody is charged and no noise drawn if one user cannot pay.
+    """
+    if not len(rows):
+        return np.zeros(rows.shape)
+    if user is None:
+        return _anonymous(mechanism, rows, budget, ledger, rng)
+    door = Ledger.in_memory() if ledger is None else ledger
+    labels, codes = task_codes(user, len(rows))
+    out = np.empty(rows.shape)
+    for run, rounds in _declared(door, mechanism, labels, codes, budget):
+        for turn, where in enumerate(rounds, start=1):
+            key = Key(run, turn, "users")
+            out[where] = door.release(mechanism, rows[where], key=key, rng=rng).value
+    return out
+
+
+def _anonymous(
+    mechanism: Mechanism,
+    rows: FloatArray,
+    budget: Budget,
+    ledger: Ledger | None,
+    rng: np.random.Generator | None,
+) -> FloatArray:
+    """Through the ledger where there is one; else the batch is only held against the budget."""
+    run = new_run()
+    door = Ledger.in_memory() if ledger is None else ledger
+    door.open_run(run, [f"batch {run}"], budget, [mechanism.event("replace")])
+    if ledger is None:
+        return np.asarray(mechanism.release(rows, rng))
+    return np.array(door.release(mechanism, rows, key=Key(run, 1, "users"), rng=rng).value)
+
+
+def _declared(
+    ledger: Ledger,
+    mechanism: Mechanism,
+    labels: Sequence[Hashable],
+    codes: NDArray[np.intp],
+    budget: Budget,
+) -> list[tuple[str, list[NDArray[np.intp]]]]:
+    """One run for all users with the same number of reports: its name, and the rows of each turn.
+
+    Every turn holds one row of each user of the run, in the order of the labels.
+    """
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes, minlength=len(labels))
+    starts = np.cumsum(counts) - counts
+    runs = []
+    for count in np.unique(counts):
+        users = np.flatnonzero(counts == count)
+        run = new_run()
+        plan = [mechanism.event("replace")] * int(count)
+        ledger.open_run(run, [labels[int(i)] for i in users], budget, plan)
+        runs.append((run, [order[starts[users] + turn] for turn in range(count)]))
+    return runs
+
+
+# --- what is promised ----------------------------------------------------------------------------
+
+
+def guarantee(
+    mechanism: LocalMechanism | None,
+    budget: Budget | None,
+    *,
+    reports: int = 1,
+    simulated: bool = False,
+    claimed_only: str = "",
+) -> Guarantee:
+    """What a user who reports ``reports`` times through this encoder reveals.
+
+    No budget: nothing is promised. No mechanism: nothing is reported, so nothing is revealed.
+    """
+    if budget is None:
+        return replace(LOCAL, reason="budget=None: no privacy at all")
+    if mechanism is None:
+        return replace(LOCAL, epsilon=0.0, proven=True, secure_noise=True, reason="no report")
+    doubts = [claimed_only] if claimed_only else []
+    if simulated:
+        doubts.append("simulated noise: floating-point draws from a seeded generator")
+    exact = mechanism.secure(None) and not simulated
+    why = [mechanism.reason] if mechanism.reason and not claimed_only else []
+    return replace(
+        LOCAL,
+        epsilon=budget.epsilon,
+        delta=0.0 if mechanism.pure else budget.delta,
+        unit=LOCAL.unit if reports == 1 else f"{LOCAL.unit}, in {reports} reports together",
+        accountant="ε a report, added" if mechanism.pure else "exact Gaussian DP, μ² a report",
+        secure_noise=exact,
+        proven=not doubts,
+        reason="; ".join([*doubts, *why]),
+    )

@@ -1,0 +1,190 @@
+"""PrivUnitG: a normal vector that leans towards the user's direction.
+
+Asi, Feldman, Talwar, "Optimal Algorithms for Mean Estimation under Local Differential Privacy",
+ICML 2022. A vector of the ball becomes one of the sphere: with t = h/r,
+
+    v = (t, √(1 − ‖t‖²)) ∈ R^{Z+1},   ‖v‖ = 1.
+
+The report is u with u − v⟨u, v⟩ ~ N(0, I − vvᵀ) and α = ⟨u, v⟩ a normal number that is above the
+threshold γ with probability p, else below it. Let Q = P(N(0, 1) ≥ γ) and c = 1 − Q.
+
+**ε.** Relative to N(0, I) the density of u is p/Q where ⟨u, v⟩ ≥ γ and (1 − p)/c elsewhere:
+two values, whatever v is. So between any two users the ratio is at most
+
+    (p/Q) / ((1 − p)/c) = pc/((1 − p)Q) = e^ε   ⟺   p = Q/(Q + c e^−ε).
+
+**Mean.** E[α | α ≥ γ] = φ(γ)/Q and E[α | α < γ] = −φ(γ)/c, so with κ = 1/(e^ε − 1)
+
+    s := E[α] = φ(γ)(p/Q − (1 − p)/c) = φ(γ)/(κ + Q),
+
+and u/s is unbiased for v, r u/s for r v. In no formula is there the dimension.
+
+**Variance.** E[α² | α ≥ γ] = 1 + γφ(γ)/Q, E[α² | α < γ] = 1 − γφ(γ)/c: E[α²] = 1 + γs, and
+
+    Cov(u/s) = (I − vvᵀ)/s² + vvᵀ (1 + γs − s²)/s² = I/s² + (γ/s − 1) vvᵀ.
+
+s is largest where its derivative vanishes: φ(γ) = γ(κ + Q), that is *γ = s*. There the second term
+is gone: every report has covariance (r/s)² I, whatever the user's vector.
+
+**Marginal.** The last coordinate is dropped (post-processing). Given the others, w ∈ R^Z, it is
+N(0, 1) under the base measure, so the report's density relative to N(0, I_Z) is
+
+    (1 − p)/c + (p/Q − (1 − p)/c) Φ((⟨w, t⟩ − γ)/√(1 − ‖t‖²)).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from tacit.errors import InvalidInput
+from tacit.privacy.accounting import Pure
+from tacit.privacy.budget import Neighbours
+from tacit.privacy.mechanisms.local.rows import any_two_users, each_block, whole_reports
+from tacit.privacy.mechanisms.rows import check_positive, snapped
+from tacit.privacy.mechanisms.sums import FLOAT_NOISE
+from tacit.privacy.noise import FloatArray, system_generator
+
+MOST_EPSILON = 500.0
+"""Beyond it e^−ε and the tail of the normal law leave the floating-point numbers."""
+
+
+def expected_lean(threshold: float, epsilon: float) -> float:
+    """s = φ(γ)/(κ + Q(γ)), κ = 1/(e^ε − 1).
+
+    >>> round(expected_lean(0.0, 1.0), 6)  # φ(0)/(κ + ½) = 2φ(0) tanh(ε/2)
+    0.368716
+    """
+    density = math.exp(-(threshold**2) / 2) / math.sqrt(2 * math.pi)
+    return density / (1 / math.expm1(epsilon) + float(ndtr(-threshold)))
+
+
+@lru_cache(maxsize=256)
+def best_threshold(epsilon: float) -> float:
+    """The γ with the largest s, which is the γ with s = γ.
+
+    >>> round(best_threshold(1.0), 4)  # 30/γ² ≈ 190, the squared error in 30 dimensions
+    0.3975
+    """
+    upper = math.sqrt(2 * epsilon) + 2
+    root = brentq(lambda x: expected_lean(x, epsilon) - x, 0.0, upper, xtol=1e-15)
+    return float(root)
+
+
+@dataclass(frozen=True)
+class PrivUnitG:
+    """h clipped to the ball, reported as r u/s (see the module); s depends on ε only.
+
+    Each coordinate's variance is (r/s)², about r²/2ε for a large ε, in any dimension.
+
+    >>> mechanism = PrivUnitG(1.0, 5.0)
+    >>> mechanism.release(np.zeros((2, 3)), np.random.default_rng(0)).shape
+    (2, 3)
+    >>> mechanism.variance(2).round(3)
+    array([0.292, 0.292])
+    """
+
+    radius: float
+    epsilon: float
+    pure: ClassVar[bool] = True
+    proven: ClassVar[bool] = True
+    reason: ClassVar[str] = FLOAT_NOISE
+
+    def __post_init__(self) -> None:
+        check_positive("radius", self.radius)
+        check_positive("epsilon", self.epsilon)
+        if self.epsilon > MOST_EPSILON:
+            raise InvalidInput(f"epsilon must be at most {MOST_EPSILON:g}, got {self.epsilon:g}")
+
+    @property
+    def lean(self) -> float:
+        """s = γ."""
+        return best_threshold(self.epsilon)
+
+    @property
+    def above(self) -> float:
+        """p = Q/(Q + c e^−ε), rounded down: that lowers the ratio."""
+        tail = float(ndtr(-self.lean))
+        exact = tail / (tail + (1 - tail) * math.exp(-self.epsilon))
+        return exact * (1 - 2.0**-40)
+
+    def event(self, neighbours: Neighbours) -> Pure:
+        """ε, by construction."""
+        any_two_users(neighbours)
+        return Pure(self.epsilon)
+
+    def release(
+        self,
+        contributions: FloatArray,
+        rng: np.random.Generator | None,
+        shares: FloatArray | None = None,
+    ) -> FloatArray:
+        """One report a row, on the grid of noise of scale r/s."""
+        whole_reports(shares)
+        source = rng or system_generator()
+        scale = self.radius / self.lean
+
+        def report(rows: FloatArray) -> FloatArray:
+            u = self._leaning(rows / self.radius, source)
+            u *= scale
+            return snapped(u, scale)
+
+        return each_block(contributions, self.radius, report)
+
+    def _leaning(self, t: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """z + v(α − ⟨z, v⟩) without its last coordinate, z ~ N(0, I) in Z + 1 dimensions."""
+        rest = np.sqrt(np.maximum(0.0, 1 - np.einsum("ij,ij->i", t, t)))
+        z, last = rng.standard_normal(t.shape), rng.standard_normal(len(t))
+        along = np.einsum("ij,ij->i", z, t) + last * rest
+        z += t * (self._alpha(len(t), rng) - along)[:, None]
+        return np.asarray(z)
+
+    def _alpha(self, count: int, rng: np.random.Generator) -> FloatArray:
+        """Normal numbers above γ with probability p, else below; by inversion."""
+        tail = float(ndtr(-self.lean))
+        above = rng.random(count) < self.above
+        uniform = 1 - rng.random(count)  # in (0, 1]
+        drawn = ndtri(uniform * np.where(above, tail, 1 - tail))
+        return np.asarray(np.where(above, -drawn, drawn))
+
+    def secure(self, rng: np.random.Generator | None) -> bool:
+        """Never: see reason."""
+        return False
+
+    def values(self, shape: tuple[int, ...]) -> int:
+        """A normal vector with one coordinate more, a coin and a uniform a row."""
+        return shape[0] * (math.prod(shape[1:]) + 3)
+
+    def to_dict(self) -> dict[str, object]:
+        """Name and parameters."""
+        return {"name": type(self).__name__} | asdict(self)
+
+    def variance(self, dim: int) -> FloatArray:
+        """(r/s)²."""
+        return np.full(dim, (self.radius / self.lean) ** 2)
+
+    def log_density(self, reports: FloatArray, row: FloatArray) -> FloatArray:
+        """Of the marginal; with ‖h‖ = r the normal law Φ is a step."""
+        scale, t = self.radius / self.lean, row / self.radius
+        w = reports / scale
+        base = -(w**2 / 2 + math.log(scale * math.sqrt(2 * math.pi))).sum(axis=-1)
+        rest = math.sqrt(max(0.0, 1 - float(t @ t)))
+        beyond = w @ t - self.lean
+        with np.errstate(divide="ignore"):  # ±∞ is what a step needs
+            over = ndtr(np.divide(beyond, rest)) if rest else (beyond >= 0).astype(np.float64)
+        low, high = self._log_levels()
+        return np.asarray(base + low + np.log1p(np.expm1(high - low) * over))
+
+    def _log_levels(self) -> tuple[float, float]:
+        """log (1 − p)/c and log p/Q: the density of u relative to the normal law."""
+        p = self.above
+        return (
+            math.log1p(-p) - float(log_ndtr(self.lean)),
+            math.log(p) - float(log_ndtr(-self.lean)),
+        )
