@@ -344,6 +344,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         return {
             "tacit": __version__,
             "learner": type(self).__name__,
+            "run": self.run_,
             "guarantee": json.loads(self.guarantee_.to_json()),
             "steps": self.history_,
             "ledger": None
@@ -367,7 +368,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         }
         if description["classes"]:
             model.classes_ = np.asarray(description["classes"])
-        model.ledger_, model.run_, model.transcript_ = None, None, []
+        model.ledger_, model.run_, model.transcript_ = None, certificate.get("run"), []
         model.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
         model.history_ = certificate["steps"]
         model._set_models(arrays["models"], tuple(map(folder.hashable, description["labels"])))

@@ -1,0 +1,185 @@
+"""One federated round, the same work in several ways: 200 clients, 20 local steps each.
+
+    plain loop   one client after the other, one nn.Module and optimiser each (how simulators do it)
+    ours         all clients at once (neural/local.py)
+    pfl          Apple's pfl-research, where installed
+
+``small`` is 64-32-10 with batches of 10; ``mlp`` 784-200-62 and ``cnn`` (two 5×5 convolutions, 32
+and 64 channels, each pooled; dense 512; 62 classes) take 128 images of 28×28 in batches of 32.
+``cnn-same`` pads its convolutions, as in the FedAvg paper: three times the work.
+
+    python benchmarks/federated_rounds.py [small mlp cnn cnn-same] [--device cuda] [--tf32]
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from tacit.neural.clients import Examples, batches
+from tacit.neural.local import LocalWork, Trainer, cross_entropy
+from tacit.neural.stacked import Stacked
+
+CLIENTS, STEPS = 200, 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and the shape of its data."""
+
+    model: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    rows: int
+    batch: int
+    classes: int
+
+
+def small() -> nn.Module:
+    """64-32-10."""
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+
+def mlp() -> nn.Module:
+    """784-200-62."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 62))
+
+
+def cnn(padding: int = 0) -> nn.Module:
+    """conv5×5-32, pool, conv5×5-64, pool, dense 512, dense 62."""
+    side = 7 if padding else 4
+    return nn.Sequential(
+        *(nn.Conv2d(1, 32, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(64 * side * side, 512), nn.ReLU(), nn.Linear(512, 62)),
+    )
+
+
+IMAGE = (1, 28, 28)
+CASES = {
+    "small": Case(small, (64,), 50, 10, 10),
+    "mlp": Case(mlp, IMAGE, 128, 32, 62),
+    "cnn": Case(cnn, IMAGE, 128, 32, 62),
+    "cnn-same": Case(lambda: cnn(padding=2), IMAGE, 128, 32, 62),
+}
+
+
+def plain_loop(
+    module: nn.Module, work: LocalWork, examples: Examples, W: Tensor, centre: Tensor, order: Tensor
+) -> Tensor:
+    """One client after the other, as one would write it for a single one."""
+    net = copy.deepcopy(module).to(W.device)
+    anchors = [torch.empty_like(p) for p in net.parameters()]
+    vector_to_parameters(centre, anchors)
+    trained = torch.empty_like(W)
+    for k in range(len(W)):
+        vector_to_parameters(W[k].clone(), net.parameters())
+        optimizer = torch.optim.SGD(net.parameters(), lr=work.rate)
+        for rows in order[:, k]:
+            optimizer.zero_grad()
+            loss = cross_entropy(net(examples.X[rows]), examples.y[rows]).mean()
+            pairs = zip(net.parameters(), anchors, strict=True)
+            distance = torch.stack([(p - a).square().sum() for p, a in pairs]).sum()
+            objective = loss + work.pull / 2 * distance
+            objective.backward()  # type: ignore[no-untyped-call] # torch's backward
+            optimizer.step()
+        trained[k] = parameters_to_vector(net.parameters()).detach()
+    return trained
+
+
+def seconds(run: Callable[[], Tensor], device: torch.device, repeats: int) -> tuple[float, Tensor]:
+    """The median time of a run, and its last result."""
+    result, times = run(), []
+    for _ in range(repeats):
+        _wait(device)
+        start = time.perf_counter()
+        result = run()
+        _wait(device)
+        times.append(time.perf_counter() - start)
+    return float(np.median(times)), result
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def measure(name: str, device: torch.device, *, loop: bool, repeats: int, clients: int) -> None:
+    """Prints one line for a case."""
+    case = CASES[name]
+    torch.manual_seed(0)
+    module = case.model().to(device)
+    X = torch.randn(clients * case.rows, *case.shape)
+    y = torch.randint(case.classes, (len(X),))
+    examples = Examples(X, y, np.arange(clients + 1) * case.rows).to(device)
+    work = LocalWork(STEPS, case.batch, rate=0.05, pull=0.1)
+    stacked = Stacked(module, examples.X[:2])
+    centre = stacked.start()
+    W = centre.repeat(clients, 1)
+    order = batches(examples, np.arange(clients), STEPS, case.batch, np.random.default_rng(0))
+    trainer = Trainer(stacked, work, examples)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    ours, together = seconds(lambda: trainer(W, centre[None], order), device, repeats)
+    line: dict[str, Any] = {
+        "case": name,
+        "device": device.type,
+        "clients": clients,
+        "parameters": stacked.size,
+    }
+    line |= {"personal_layers": stacked.batched, "ours_s": ours}
+    if device.type == "cuda":
+        line["peak_GiB"] = torch.cuda.max_memory_allocated() / 2**30
+        line["tf32"] = torch.backends.cuda.matmul.allow_tf32
+    if loop:
+        drawn = torch.from_numpy(order).to(device)
+        slow, alone = seconds(
+            lambda: plain_loop(module, work, examples, W, centre, drawn), device, 1
+        )
+        moved = float((alone - W).norm())
+        line |= {"loop_s": slow, "times_faster": slow / ours}
+        line["relative_difference"] = float((together - alone).norm()) / moved
+    if loop and find_spec("pfl") is not None:
+        from federated_pfl import pfl_seconds
+
+        with redirect_stdout(sys.stderr):  # pfl prints its progress
+            line["pfl_s"] = pfl_seconds(case.model(), work, examples)
+        line["times_faster_than_pfl"] = line["pfl_s"] / ours
+    print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    """Prints one JSON line per case."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", default=["small", "mlp"])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--tf32", action="store_true", help="matrix units' float32 mode")
+    parser.add_argument("--no-loop", action="store_true")
+    parser.add_argument("--clients", type=int, default=CLIENTS)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    torch.set_float32_matmul_precision("high" if options.tf32 else "highest")
+    for name in options.cases:
+        measure(
+            name,
+            torch.device(options.device),
+            loop=not options.no_loop,
+            repeats=options.repeats,
+            clients=options.clients,
+        )
+
+
+if __name__ == "__main__":
+    main()

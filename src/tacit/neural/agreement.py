@@ -1,0 +1,162 @@
+"""What is fixed before the first round of FederatedMTL, and the guarantee that follows from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from tacit.errors import InvalidInput
+from tacit.estimator import UNIT, Unprotected
+from tacit.estimator.halves import Message
+from tacit.neural import mixing
+from tacit.neural.rounds import Plan, State
+from tacit.neural.sampling import Everyone, Poisson, Sampler
+from tacit.neural.training import Door, affordable, multiplier, read_checkpoint, resumed
+from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.noise import system_generator
+from tacit.privacy.release import Release
+
+Noise = Literal["secure", "simulated"]
+
+
+def relation_of(relation: Any, clients: int) -> mixing.Mixing:
+    """From None, clusters (m,) or a matrix (m, m).
+
+    >>> relation_of(["a", "b", "a"], 3).weights.tolist()
+    [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+    if relation is None:
+        return mixing.mean(clients)
+    given = np.asarray(relation)
+    if given.ndim not in (1, 2) or len(given) != clients:
+        raise InvalidInput(
+            f"relation must be None, ({clients},) clusters or a ({clients}, {clients}) matrix, "
+            f"got shape {given.shape}"
+        )
+    return mixing.clusters(given) if given.ndim == 1 else mixing.relationship(given)
+
+
+def sampler_of(
+    sampling: Sampler | Literal["auto"], participation: float, budget: Budget | None
+) -> Sampler:
+    """As given; auto: secret coins for zero-out, everybody for replace and without a budget.
+
+    >>> sampler_of("auto", 0.2, Budget(1.0, neighbours="zero-out"))
+    Poisson(rate=0.2)
+    """
+    if not isinstance(sampling, str):
+        return sampling
+    if sampling != "auto":
+        raise InvalidInput(f"sampling must be a sampler or 'auto', got {sampling!r}")
+    if budget is not None and budget.neighbours == "zero-out":
+        return Poisson(participation)
+    return Everyone()
+
+
+def generators(
+    noise: Noise, private: bool, seed: int | None
+) -> tuple[np.random.Generator, np.random.Generator | None]:
+    """Coins with the order of batches, and noise (None: secure). Seeded ones share no stream."""
+    if noise not in ("secure", "simulated"):
+        raise InvalidInput(f"noise must be 'secure' or 'simulated', got {noise!r}")
+    if private and noise == "secure":
+        return system_generator(), None
+    coins, draws = np.random.default_rng(seed).spawn(2)
+    return coins, draws if private else None
+
+
+def run_of(checkpoint: Path | None, run: str | None) -> str | None:
+    """The run to resume, or the name that was asked for; InvalidInput if they differ."""
+    if checkpoint is None or not checkpoint.exists():
+        return run
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(checkpoint, framework="np") as file:
+            saved = str(json.loads(file.metadata()["tacit"])["run"])
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise InvalidInput(f"{checkpoint} is not a checkpoint: {error}") from error
+    if run is not None and run != saved:
+        raise InvalidInput(f"{checkpoint} belongs to the run {saved!r}, this is {run!r}")
+    return saved
+
+
+def affordable_plan(
+    plan: Plan, labels: Sequence[Hashable], rounds: int, budget: Budget, door: Door
+) -> tuple[Plan, int]:
+    """The noise with which all rounds fit; or, where the noise is given, the rounds that fit."""
+    costs = set(door.ledger.costs(labels, before=door.run))
+    spent = max(costs, key=lambda each: each.epsilon_at(budget.delta))
+    z = plan.noise_multiplier
+    if z is not None:
+        return plan, affordable(plan.sampler, plan.clients, z, rounds, budget, spent)
+    found = multiplier(plan.sampler, plan.clients, rounds, budget, spent)
+    return replace(plan, noise_multiplier=found), rounds
+
+
+def first_state(
+    plan: Plan, start: State, door: Door | None, checkpoint: Path | None
+) -> tuple[State, list[Release]]:
+    """``start``, or where the checkpoint left off, with what was released until then."""
+    if checkpoint is None or not checkpoint.exists():
+        return start, []
+    saved, _ = read_checkpoint(checkpoint, start)
+    return (saved, []) if door is None else resumed(plan, start, saved, door)
+
+
+def shared_message(
+    centres: Tensor, releases: list[Release], *, private: bool, public: bool
+) -> Message:
+    """What may leave: the centres, unless each is for one client's eyes only."""
+    value = centres.cpu().numpy()
+    if not private:
+        return {"centres": Unprotected(value)}
+    if not public:
+        return {}
+    keys = tuple(key for release in releases for key in release.source)
+    return {"centres": Release(value, keys, all(r.secure for r in releases))}
+
+
+def history(door: Door) -> list[dict[str, Any]]:
+    """Each round's release, as the ledger recorded it."""
+    return [
+        {name: entry.payload[name] for name in ("round", "mechanism", "event")}
+        for entry in door.ledger.entries()
+        if entry.kind == "spend" and entry.payload["run"] == door.run
+    ]
+
+
+def guarantee(
+    plan: Plan, door: Door | None, budget: Budget | None, clients: Any, *, measured_classes: bool
+) -> Guarantee:
+    """What this run, with all earlier ones on the same ledger, reveals about one client."""
+    if budget is None or door is None:
+        return replace(UNIT, reason="budget=None: no privacy at all")
+    doubts = []
+    if door.rng is not None:
+        doubts.append("simulated noise and coins from a seeded generator: nothing is secret")
+    if isinstance(plan.sampler, Poisson) and budget.neighbours == "replace":
+        doubts.append("Poisson sampling under replace assumes that the antipodal pair dominates")
+    if measured_classes:
+        doubts.append("classes taken from the data: declare them with classes=")
+    own = () if plan.mixing.public else (
+        "the broadcast that a client alone listens to: hand it to nobody but that client",
+    )  # fmt: skip
+    return replace(
+        UNIT,
+        epsilon=max(each.epsilon_at(budget.delta) for each in set(door.ledger.costs(clients))),
+        delta=budget.delta,
+        neighbours=budget.neighbours,
+        not_covered=(*UNIT.not_covered, "the parameters that the module came with", *own),
+        accountant=f"{type(plan.sampler).__name__}: all rounds composed as planned (PLD, binomial "
+        "mixture or exact Gaussian DP), added up over all runs on this ledger",
+        secure_noise=door.rng is None,
+        proven=not doubts,
+        reason="; ".join(doubts),
+    )

@@ -1,0 +1,75 @@
+"""Z, chosen from the fit rows alone (S4 A.9 leaves it to the practitioner); and whether to report.
+
+Each width is trained for a part of the schedule on three quarters of the fit rows and judged by
+its expected task loss, noise included, on the last quarter. The fit rows are public, so this is
+free; nothing else is looked at. What the chosen one leaves is then held against one estimate for
+everybody, which needs no report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from tacit.neural.encoder_strategies import Noise, Shape, learn
+from tacit.neural.encoder_training import (
+    Problem,
+    Schedule,
+    expected_loss,
+    train,
+    unperturbed,
+)
+
+WIDTHS = (1, 2, 3, 5, 8, 16, 24)
+"""Tried for dimensions=None, as far as there are features."""
+
+_PART = 4  # of the fit rows held out, and of the schedule spent on each width
+_DRAWS = 32
+
+
+def held_out_losses(
+    problem: Problem,
+    shape: Shape,
+    noise_for: Callable[[int], Noise],
+    schedule: Schedule,
+    generator: torch.Generator,
+) -> dict[int, float]:
+    """Z → expected task loss on the held-out quarter, of task-aware encoders."""
+    order = torch.randperm(len(problem.rows), generator=generator)
+    held, fitted = order[: len(order) // _PART], order[len(order) // _PART :]
+    if not len(held):
+        held = fitted
+    short = replace(schedule, epochs=max(1, schedule.epochs // _PART))
+    losses = {}
+    for width in [width for width in WIDTHS if width <= problem.rows.shape[1]]:
+        each, noise = replace(shape, width=width), noise_for(width)
+        learned = learn("task-aware", problem.part(fitted), each, noise, short, generator)
+        losses[width] = expected_loss(
+            learned.encoder, learned.decoder, problem.part(held), learned.perturb, _DRAWS
+        )
+    return losses
+
+
+class Constant(nn.Module):
+    """One estimate x̂ for everybody, whatever was reported."""
+
+    def __init__(self, start: Tensor) -> None:
+        super().__init__()
+        self.estimate = nn.Parameter(start)
+
+    def forward(self, reports: Tensor) -> Tensor:
+        """(n, anything) → (n, d)."""
+        return self.estimate.expand(len(reports), -1)
+
+
+def without_report(
+    problem: Problem, schedule: Schedule, generator: torch.Generator
+) -> tuple[Constant, float]:
+    """The best x̂ for everybody, and the task loss it leaves: what no report at all would give."""
+    constant, nobody = Constant(torch.zeros_like(problem.rows[0])), nn.Identity()
+    short = replace(schedule, epochs=max(1, schedule.epochs // _PART), regularization=0.0)
+    train(nobody, constant, problem, lambda _: unperturbed, short, generator)
+    return constant, expected_loss(nobody, constant, problem, unperturbed, 1)

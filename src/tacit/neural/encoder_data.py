@@ -1,0 +1,171 @@
+"""What ``fit`` is given, checked at the door: rows, a differentiable task, the answers wanted.
+
+The task is copied and frozen; the caller's module is not touched.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit.errors import InvalidInput
+from tacit.neural.encoder_training import LossFunction, Problem, squared_loss
+from tacit.privacy.noise import FloatArray
+
+LossName = Literal["squared", "logistic", "cross-entropy"]
+
+LOSSES: dict[str, LossFunction] = {
+    "squared": squared_loss,
+    "logistic": functional.binary_cross_entropy_with_logits,
+    "cross-entropy": functional.cross_entropy,
+}
+
+_SOFT: dict[str, Callable[[Tensor], Tensor]] = {
+    "squared": lambda answers: answers,
+    "logistic": torch.sigmoid,
+    "cross-entropy": lambda answers: answers.softmax(1),
+}
+"""y = f(x) where no y is given: as probabilities for the two others."""
+
+_CHANGING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+
+
+class Unscaled(nn.Module):
+    """f(mean + spread ∘ z): the task as a function of standardised rows."""
+
+    mean: Tensor
+    spread: Tensor
+
+    def __init__(self, target: nn.Module, mean: Tensor, spread: Tensor) -> None:
+        super().__init__()
+        self.target = target
+        self.register_buffer("mean", mean)
+        self.register_buffer("spread", spread)
+
+    def forward(self, z: Tensor) -> Any:
+        """z (n, d)."""
+        return self.target(torch.addcmul(self.mean, z, self.spread))
+
+
+def checked_rows(X: Any, features: int | None = None) -> FloatArray:
+    """Rows (n, d) of finite numbers."""
+    try:
+        rows = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"X must be numbers: {error}") from None
+    if rows.ndim != 2 or not rows.shape[1]:
+        raise InvalidInput(f"X must have shape (rows, features), got {rows.shape}")
+    if features is not None and rows.shape[1] != features:
+        raise InvalidInput(f"X has {rows.shape[1]} features, the encoder was fitted on {features}")
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if bad.size:
+        raise InvalidInput(f"X has NaN or infinity in {bad.size} rows, first in row {bad[0]}")
+    return rows
+
+
+def standardisation(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and spread of each column; 1 for a constant one."""
+    mean, spread = rows.mean(axis=0), rows.std(axis=0)
+    tiny = spread <= 1e-12 * np.maximum(1.0, np.abs(mean))
+    return mean, np.where(tiny, 1.0, spread)
+
+
+def problem(
+    rows: FloatArray, y: Any, target: Any, loss: object, mean: FloatArray, spread: FloatArray
+) -> Problem:
+    """The task on standardised rows; everything that could be wrong with it is refused here."""
+    module = frozen(target)
+    dtype = next((p.dtype for p in module.parameters()), torch.get_default_dtype())
+    scaled = torch.tensor((rows - mean) / spread, dtype=dtype)
+    task = Unscaled(module, torch.tensor(mean, dtype=dtype), torch.tensor(spread, dtype=dtype))
+    answers = answered(task, scaled)
+    name = loss if isinstance(loss, str) else None
+    if name is not None and name not in LOSSES:
+        raise InvalidInput(f"loss must be one of {get_args(LossName)} or a function, got {loss!r}")
+    wanted = _wanted(y, answers, name)
+    function = LOSSES[name] if name is not None else loss
+    if not callable(function):
+        raise InvalidInput(f"loss must be a name or a function, got {loss!r}")
+    value = function(answers, wanted)
+    if not (isinstance(value, Tensor) and value.ndim == 0 and math.isfinite(float(value))):
+        raise InvalidInput(f"loss must give one finite number, got {value!r}")
+    return Problem(scaled, wanted, task, function)
+
+
+def frozen(target: Any) -> nn.Module:
+    """A copy of the task that nothing changes any more."""
+    if not isinstance(target, nn.Module):
+        raise InvalidInput(
+            f"target must be a torch.nn.Module, got {type(target).__name__}; "
+            "for a matrix K use tacit.TaskAwareEncoder, which has a closed form"
+        )
+    changing = [name for name, m in target.named_modules() if m.training and _changes(m)]
+    if changing:
+        raise InvalidInput(
+            f"target answers differently in training mode (layer {changing[0]!r}): "
+            "call target.eval() first"
+        )
+    return copy.deepcopy(target).eval().requires_grad_(False)
+
+
+def _changes(module: nn.Module) -> bool:
+    return isinstance(module, _CHANGING)
+
+
+def answered(task: nn.Module, rows: Tensor) -> Tensor:
+    """f(x) for all rows (n, outputs), after a look at whether f is what it must be."""
+    probe = rows[:2].clone().requires_grad_()
+    try:
+        first = task(probe)
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"target cannot read rows of {rows.shape[1]} features: {error}"
+        ) from None
+    if not isinstance(first, Tensor) or first.ndim != 2 or len(first) != len(probe):
+        shape = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
+        raise InvalidInput(f"target must map (n, d) to (n, outputs), got {shape} for n = 2")
+    if not first.requires_grad:
+        raise InvalidInput("target is not differentiable: no gradient reaches its input")
+    with torch.no_grad():
+        answers = torch.cat([task(rows[i : i + 8192]) for i in range(0, len(rows), 8192)])
+    if not bool(torch.isfinite(answers).all()):
+        raise InvalidInput("target gives NaN or infinity on the fit rows")
+    return answers
+
+
+def _wanted(y: Any, answers: Tensor, name: str | None) -> Tensor:
+    """The answers wanted, in the shape that the loss needs."""
+    if y is None:
+        return _SOFT[name or "squared"](answers)
+    values = np.asarray(y)
+    if len(values.shape) < 1 or len(values) != len(answers):
+        raise InvalidInput(f"{len(answers)} rows, but y has shape {values.shape}")
+    if name == "cross-entropy":
+        return _classes(values, answers.shape[1])
+    wanted = torch.tensor(values.astype(np.float64), dtype=answers.dtype)
+    wanted = wanted.reshape(-1, 1) if wanted.ndim == 1 else wanted
+    if name is not None and wanted.shape != answers.shape:
+        raise InvalidInput(
+            f"y has shape {tuple(wanted.shape)}, the target answers {tuple(answers.shape)}"
+        )
+    if not bool(torch.isfinite(wanted).all()):
+        raise InvalidInput("y has NaN or infinity")
+    if name == "logistic" and not bool(((wanted >= 0) & (wanted <= 1)).all()):
+        raise InvalidInput("y must be 0, 1 or a probability for loss='logistic'")
+    return wanted
+
+
+def _classes(values: np.ndarray[Any, np.dtype[Any]], outputs: int) -> Tensor:
+    """Class numbers for cross-entropy."""
+    if values.ndim != 1 or not np.all(np.isin(values, np.arange(outputs))):
+        raise InvalidInput(
+            f"y must be class numbers 0 to {outputs - 1}, one a row, for loss='cross-entropy'"
+        )
+    return torch.tensor(values.astype(np.int64))

@@ -1,0 +1,110 @@
+"""The local mechanisms as differentiable simulations, for training only.
+
+A report is drawn by ``tacit.privacy.mechanisms.local``; here the same laws are written as
+functions of (latent, independent noise), so that gradients pass. Additive noise is independent of
+the latent, and PrivUnitG is reparametrised: with v on the unit sphere of R^{Z+1},
+
+    u = α v + (I − vvᵀ) n,    n ~ N(0, I),
+
+and neither α nor n depends on v, so ∂u/∂v is the derivative of this line.
+"""
+
+from __future__ import annotations
+
+import torch
+from scipy.special import ndtr
+from torch import Tensor
+
+from tacit.neural.encoder_training import Perturb
+from tacit.privacy.mechanisms.local import LocalGaussian, LocalKNorm, LocalLaplace, PrivUnitG
+
+Clipping = LocalLaplace | LocalKNorm | PrivUnitG | LocalGaussian
+"""The mechanisms that clip to a declared radius."""
+
+SMALLEST = 1e-6
+"""Under the root of √(1 − ‖t‖²), whose derivative is infinite on the sphere."""
+
+
+def clipped(latent: Tensor, radius: float) -> Tensor:
+    """h · min(1, r/‖h‖), row by row; differentiable wherever ‖h‖ ≠ r.
+
+    A clipped row keeps the gradient along the sphere and loses the one across it.
+
+    >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]]), 1.0)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000],
+            [0.0000, 0.0000]])
+    """
+    norms: Tensor = torch.linalg.vector_norm(latent, dim=1, keepdim=True)
+    return latent / (norms / radius).clamp(min=1)
+
+
+def simulated(mechanism: Clipping, generator: torch.Generator) -> Perturb:
+    """Latents in, reports out, by the law of the mechanism; floats, so for training only.
+
+    >>> perturb = simulated(LocalKNorm(1.0, 1e6), torch.Generator().manual_seed(0))
+    >>> perturb(torch.tensor([[3.0, 4.0]])).round(decimals=3)
+    tensor([[0.6000, 0.8000]])
+    """
+
+    def perturb(latent: Tensor) -> Tensor:
+        inside = clipped(latent, mechanism.radius)
+        if isinstance(mechanism, PrivUnitG):
+            return _leaning(mechanism, inside, generator)
+        return inside + _noise(mechanism, inside, generator)
+
+    return perturb
+
+
+def laplace_noise(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Density ∝ exp(−|b|) in each coordinate: the difference of two exponentials."""
+    one = torch.empty_like(like).exponential_(generator=generator)
+    return one - torch.empty_like(like).exponential_(generator=generator)
+
+
+def _noise(
+    mechanism: LocalLaplace | LocalKNorm | LocalGaussian, like: Tensor, generator: torch.Generator
+) -> Tensor:
+    match mechanism:
+        case LocalLaplace():
+            weights = torch.tensor(mechanism.weights, dtype=like.dtype)
+            return laplace_noise(like, generator) / weights * mechanism.scale
+        case LocalKNorm():
+            return mechanism.scale * _knorm(like, generator)
+        case LocalGaussian():
+            return mechanism.sigma * _normal(like, generator)
+
+
+def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.empty_like(like).normal_(generator=generator)
+
+
+def _knorm(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Density ∝ exp(−‖b‖₂): a uniform direction times Gamma(Z), a sum of Z exponentials."""
+    direction = _normal(like, generator)
+    radius = torch.empty_like(like).exponential_(generator=generator).sum(1, keepdim=True)
+    length: Tensor = torch.linalg.vector_norm(direction, dim=1, keepdim=True)
+    return direction / length * radius
+
+
+def _leaning(mechanism: PrivUnitG, inside: Tensor, generator: torch.Generator) -> Tensor:
+    """r u/s without its last coordinate; v = (t, √(1 − ‖t‖²))."""
+    t = inside / mechanism.radius
+    rest = (1 - t.square().sum(1, keepdim=True)).clamp(min=SMALLEST).sqrt()
+    n, last = _normal(t, generator), _normal(rest, generator)
+    along = (n * t).sum(1, keepdim=True) + last * rest
+    u = n + t * (_alpha(mechanism, len(t), generator).to(t.dtype)[:, None] - along)
+    return u * (mechanism.radius / mechanism.lean)
+
+
+def _alpha(mechanism: PrivUnitG, count: int, generator: torch.Generator) -> Tensor:
+    """Normal numbers above γ with probability p, else below.
+
+    Each tail is inverted from its own side, in double precision: the upper one may be as light as
+    e^−ε.
+    """
+    tail = float(ndtr(-mechanism.lean))
+    above = torch.rand(count, generator=generator, dtype=torch.float64) < mechanism.above
+    uniform = 1 - torch.rand(count, generator=generator, dtype=torch.float64)  # in (0, 1]
+    drawn = torch.special.ndtri(uniform * torch.where(above, tail, 1 - tail))
+    return torch.where(above, -drawn, drawn)

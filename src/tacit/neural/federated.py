@@ -1,0 +1,399 @@
+"""FederatedMTL: one neural model per client, learned together under task-level joint DP (S2).
+
+The estimator for users who just want it; rounds.py is the level below, for those who bring their
+own loop. The algorithm and where it differs from the paper: rounds.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from tacit import folder
+from tacit._version import __version__
+from tacit.errors import InvalidInput, UntrustedMessage
+from tacit.estimator import Unprotected
+from tacit.estimator.halves import Progress
+from tacit.estimator.planning import opened
+from tacit.metrics import nmse
+from tacit.neural.agreement import (
+    Noise,
+    affordable_plan,
+    first_state,
+    generators,
+    guarantee,
+    history,
+    relation_of,
+    run_of,
+    sampler_of,
+    shared_message,
+)
+from tacit.neural.finetuning import Finetuning, finetuned
+from tacit.neural.inputs import as_rows, chosen_device, gathered, targets_of
+from tacit.neural.local import LocalWork, Trainer
+from tacit.neural.personal import LEARNER, PersonalModels, width
+from tacit.neural.rounds import Adaptive, Method, Plan, State, begin, current
+from tacit.neural.sampling import Sampler
+from tacit.neural.stacked import Stacked, require_personal
+from tacit.neural.training import Door, epsilon_after, train, write_checkpoint
+from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.release import Declared, Release, new_run
+
+Unknown = Literal["error", "shared"]
+
+
+def _has_classes(estimator: Any) -> bool:
+    """Whether the estimator is a classifier."""
+    return bool(estimator.loss == "cross_entropy")
+
+
+class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no types
+    """Personal neural models around a private mean; FedAvg and FedProx by ``method``.
+
+    >>> import torch
+    >>> X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    >>> model = FederatedMTL(torch.nn.Linear(3, 2), rounds=2).fit(X, y, task=np.arange(60) // 20)
+    >>> model.predict(X[:2], task=[0, 2]).shape
+    (2,)
+
+    ``model`` is copied: its parameters are the public start, and stay as they are.
+    ``sampling="auto"``: Poisson with secret coins for zero-out budgets, everybody in every round
+    for replace (and without a budget): under replace the accounting of Poisson samples rests on
+    an assumption (docs/privacy.md). ``relation``: None (one mean), a cluster for each client (m,),
+    or a matrix (m, m), in the order of ``tasks_``. ``classes``: in the order of the model's
+    outputs; None: 0, 1, ... for integers, else what y holds, and then ``proven=False``.
+    ``noise_multiplier`` fixes the noise instead of ``rounds``: the run stops before the round that
+    would overspend. ``checkpoint``: a file; if it exists, its run is resumed (same ``ledger``).
+    """
+
+    __metadata_request__fit: ClassVar = {"task": True}
+    __metadata_request__predict: ClassVar = {"task": True}
+    __metadata_request__predict_proba: ClassVar = {"task": True}
+    __metadata_request__score: ClassVar = {"task": True}
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        *,
+        method: Method = "mtl",
+        loss: Literal["cross_entropy", "squared"] = "cross_entropy",
+        budget: Budget | None = None,
+        rounds: int = 50,
+        sampling: Sampler | Literal["auto"] = "auto",
+        participation: float = 0.2,
+        local_steps: int = 10,
+        batch: int = 32,
+        learning_rate: float = 0.1,
+        pull: float = 0.1,
+        clip_norm: float = 1.0,
+        adaptive_clip: Adaptive | None = None,
+        relation: Any = None,
+        finetune: Finetuning | None = "mean",
+        finetune_steps: int = 20,
+        finetune_pull: float = 0.1,
+        noise_multiplier: float | None = None,
+        ledger: Any = None,
+        run: str | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int = 10,
+        noise: Noise = "secure",
+        classes: Any = None,
+        device: str | None = None,
+        chunk: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.model = model
+        self.method = method
+        self.loss = loss
+        self.budget = budget
+        self.rounds = rounds
+        self.sampling = sampling
+        self.participation = participation
+        self.local_steps = local_steps
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.pull = pull
+        self.clip_norm = clip_norm
+        self.adaptive_clip = adaptive_clip
+        self.relation = relation
+        self.finetune = finetune
+        self.finetune_steps = finetune_steps
+        self.finetune_pull = finetune_pull
+        self.noise_multiplier = noise_multiplier
+        self.ledger = ledger
+        self.run = run
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.noise = noise
+        self.classes = classes
+        self.device = device
+        self.chunk = chunk
+        self.random_state = random_state
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Any, y: Any, task: Any = None, *, progress: Progress = None, watch: Any = None
+    ) -> FederatedMTL:
+        """Learns from all clients; ``task`` says whose each row is.
+
+        ``watch=(X, y, task)``: rows of the trusted side; loss and accuracy on them and ε after each
+        round go to ``private_history_``. They steer nothing.
+        """
+        module, device, work = self._module(), chosen_device(self.device), self._work()
+        rows = as_rows(X, next(module.parameters()).dtype)
+        stacked = Stacked(module, rows[:2].to(device))
+        classes, targets = targets_of(y, self.loss, self.classes, width(stacked, rows), rows.dtype)
+        examples, labels = gathered(rows, targets, task)
+        trainer = Trainer(stacked, work, examples.to(device), self.chunk)
+        coins, noise = generators(self.noise, self.budget is not None, self.random_state)
+        plan, rounds, door = self._agreed(labels, noise)
+        start = begin(plan, stacked.start(), self.clip_norm)
+        state, earlier = first_state(plan, start, door, self._checkpoint)
+        models = PersonalModels(
+            stacked, classes, labels, state.centres, state.centres, plan.mixing.listens,
+            door is None or plan.mixing.public, tuple(rows.shape[1:]),
+        )  # fmt: skip
+        self.private_history_: list[dict[str, float]] = []
+        after = self._after(plan, rounds, progress, models, watch)
+        state, releases = train(plan, state, trainer, rounds, coins, door, after)
+        self._remember(plan, rounds, door, models, state, [*earlier, *releases])
+        self._set_models(replace(self._models, models=self._at_home(trainer, plan, state, coins)))
+        return self
+
+    def _module(self) -> nn.Module:
+        """A copy: the user's own stays where and as it is."""
+        if self.model is None:
+            raise InvalidInput("FederatedMTL needs a model: any torch.nn.Module")
+        if self.method not in ("mtl", "fedavg", "fedprox"):
+            raise InvalidInput(f"method must be mtl, fedavg or fedprox, got {self.method!r}")
+        if not isinstance(self.rounds, int | np.integer) or self.rounds < 1:
+            raise InvalidInput(f"rounds must be a number of at least 1, got {self.rounds!r}")
+        require_personal(self.model)
+        return copy.deepcopy(self.model).to(chosen_device(self.device)).train()
+
+    def _work(self) -> LocalWork:
+        pull = 0.0 if self.method == "fedavg" else self.pull
+        return LocalWork(self.local_steps, self.batch, self.learning_rate, pull, self.loss)
+
+    def _agreed(
+        self, labels: tuple[Hashable, ...], noise: np.random.Generator | None
+    ) -> tuple[Plan, int, Door | None]:
+        """Everything public, before the first round; opens the run on the ledger."""
+        if not isinstance(self.budget, Budget | None):
+            raise InvalidInput(f"budget must be one Budget for all clients, got {self.budget!r}")
+        relation = relation_of(self.relation, len(labels))
+        sampler = sampler_of(self.sampling, self.participation, self.budget)
+        self.run_: str | None = run_of(self._checkpoint, self.run) or new_run()
+        plan = Plan(relation, sampler, len(labels), None, self.method)
+        if self.budget is None:
+            return plan, self.rounds, None
+        plan = replace(plan, noise_multiplier=self.noise_multiplier, adaptive=self.adaptive_clip)
+        door = Door(opened(self.ledger), self.run_, noise)
+        plan, rounds = affordable_plan(plan, labels, self.rounds, self.budget, door)
+        event = plan.mechanism(self.clip_norm).event(self.budget.neighbours)
+        door.ledger.open_run(door.run, labels, self.budget, [event] * rounds)
+        return plan, rounds, door
+
+    @property
+    def _checkpoint(self) -> Path | None:
+        return None if self.checkpoint is None else Path(self.checkpoint)
+
+    def _after(
+        self, plan: Plan, rounds: int, progress: Progress, models: PersonalModels, watch: Any
+    ) -> Callable[[State], None]:
+        """After each round: checkpoint, a look at the watched rows, progress."""
+        run, path = str(self.run_), self._checkpoint
+
+        def after(state: State) -> None:
+            due = state.round == rounds or state.round % self.checkpoint_every == 0
+            if path is not None and due:
+                write_checkpoint(path, state, run)
+            if watch is not None:
+                now = replace(models, models=current(plan, state), centres=state.centres)
+                line = {"round": float(state.round)} | now.scored(self._work().row_loss, *watch)
+                line["epsilon"] = self._epsilon(plan, state.round)
+                self.private_history_.append(line)
+            if progress is not None:
+                progress("round", state.round, rounds)
+
+        return after
+
+    def _remember(
+        self,
+        plan: Plan,
+        rounds: int,
+        door: Door | None,
+        models: PersonalModels,
+        state: State,
+        releases: list[Release],
+    ) -> None:
+        self._plan, self.rounds_ = plan, rounds
+        self.ledger_ = None if door is None else door.ledger
+        self._models = replace(models, centres=state.centres)
+        self.shared_ = shared_message(
+            state.centres, releases, private=door is not None, public=models.public
+        )
+        measured = models.classes is not None and models.classes.measured
+        self.guarantee_ = guarantee(
+            plan, door, self.budget, models.labels, measured_classes=measured
+        )
+        self.history_ = [] if door is None else history(door)
+
+    def _set_models(self, models: PersonalModels) -> None:
+        self._models, self.tasks_ = models, models.labels
+        if models.classes is not None:
+            self.classes_ = models.classes.values
+        if len(models.row) == 1:
+            self.n_features_in_ = models.row[0]
+
+    def _at_home(
+        self, trainer: Trainer, plan: Plan, state: State, rng: np.random.Generator
+    ) -> Tensor:
+        """(m, d): what each client has in the end."""
+        start = current(plan, state)
+        if self.finetune is None:
+            return start
+        centres = state.centres[torch.from_numpy(plan.mixing.listens)]
+        return finetuned(self._finetuner(trainer), start, centres, self.finetune, rng)
+
+    def _finetuner(self, trainer: Trainer) -> Trainer:
+        work = replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
+        return Trainer(trainer.stacked, work, trainer.examples, self.chunk)
+
+    def epsilon_after(self, rounds: int) -> float:
+        """ε of the first ``rounds`` rounds of this run at the budget's δ (S2 Fig. 2)."""
+        check_is_fitted(self, "shared_")
+        return self._epsilon(self._plan, rounds)
+
+    def _epsilon(self, plan: Plan, rounds: int) -> float:
+        z = plan.noise_multiplier
+        if self.budget is None or z is None:
+            return float("inf")
+        return epsilon_after(
+            plan.sampler, plan.clients, z, rounds, self.budget.delta, self.budget.neighbours
+        )
+
+    # --- using it --------------------------------------------------------------------------------
+
+    def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
+        """Classes, or numbers when loss="squared"; a row of a client that was not fitted is an
+        error, or gets the shared model."""
+        check_is_fitted(self, "shared_")
+        outputs = self._models.outputs(X, task, unknown)
+        if self._models.classes is not None:
+            return self.classes_[outputs.argmax(1).numpy()]
+        numbers = outputs.reshape(len(outputs), -1).numpy()
+        return numbers[:, 0] if numbers.shape[1] == 1 else numbers
+
+    @available_if(_has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
+    def predict_proba(
+        self, X: Any, task: Any = None, *, unknown: Unknown = "error"
+    ) -> NDArray[np.float64]:
+        """(N, classes)."""
+        check_is_fitted(self, "shared_")
+        outputs = self._models.outputs(X, task, unknown)
+        return np.asarray(outputs.double().softmax(1).numpy())
+
+    def score(self, X: Any, y: Any, task: Any = None) -> float:
+        """Accuracy, or R² when loss="squared"."""
+        predicted, truth = self.predict(X, task), np.asarray(y)
+        if self._models.classes is not None:
+            return float(np.mean(predicted == truth))
+        return 1.0 - nmse(truth.ravel(), predicted.ravel())
+
+    def adapt(self, X: Any, y: Any, task: Hashable) -> FederatedMTL:
+        """A client joins after training: finetuned at home, free for the others."""
+        check_is_fitted(self, "shared_")
+        if task in self.tasks_:
+            raise InvalidInput(f"task {task!r} took part in the fit; fit again to change its data")
+        start = self._models.shared[None]
+        rows = as_rows(X, start.dtype)
+        examples, _ = gathered(rows, self._models.targets(y), None)
+        stacked = self._models.stacked
+        trainer = Trainer(stacked, self._work(), examples.to(start.device), self.chunk)
+        rng = np.random.default_rng(self.random_state)
+        kind: Finetuning = self.finetune or "mean"
+        model = finetuned(self._finetuner(trainer), start, start, kind, rng)
+        self._set_models(self._models.joined(task, model))
+        return self
+
+    # --- what may leave --------------------------------------------------------------------------
+
+    def export(self, task: Hashable, directory: str | Path) -> Path:
+        """Writes what that one client may have: its centre, its own model, the certificate."""
+        check_is_fitted(self, "shared_")
+        kept = self._models.only((task,))
+        self._require_protected()
+        return self._write(directory, kept)
+
+    def save(self, directory: str | Path, *, public: bool = False) -> Path:
+        """Writes everything, for the trusted side; public=True: only centres and certificate."""
+        check_is_fitted(self, "shared_")
+        if public:
+            self._require_protected()
+            return self._write(directory, self._models.only(()))
+        return self._write(directory, self._models)
+
+    def _require_protected(self) -> None:
+        if isinstance(self.shared_.get("centres"), Unprotected):
+            raise UntrustedMessage(
+                "the centres were computed without a budget and may not leave; "
+                "fit with a budget, or save() for the trusted side"
+            )
+
+    def _write(self, directory: str | Path, models: PersonalModels) -> Path:
+        protected = not isinstance(self.shared_.get("centres"), Unprotected)
+        description = models.description() | {"protected": protected}
+        return folder.write(directory, description, models.arrays(), self.certificate())
+
+    def certificate(self) -> dict[str, Any]:
+        """The guarantee in full, with the declared constants and releases it rests on."""
+        check_is_fitted(self, "shared_")
+        anchor = None if self.ledger_ is None else self.ledger_.head()
+        return {
+            "tacit": __version__,
+            "learner": LEARNER,
+            "guarantee": json.loads(self.guarantee_.to_json()),
+            "steps": self.history_,
+            "ledger": anchor and {"digest": anchor.digest, "length": anchor.length},
+        }
+
+    @classmethod
+    def load(cls, directory: str | Path, model: nn.Module) -> FederatedMTL:
+        """A model that save or export wrote, with the module that its parameters belong to: it
+        predicts and adapts, but has no ledger."""
+        description, arrays, certificate = folder.read(directory)
+        models = PersonalModels.read(copy.deepcopy(model), description, arrays, directory)
+        found = cls(model, loss="squared" if models.classes is None else "cross_entropy")
+        kind = Declared if description["protected"] else Unprotected
+        found.shared_ = {"centres": kind(arrays["shared.centres"])} if models.public else {}
+        found.ledger_, found.run_, found.rounds_ = None, None, 0
+        found.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+        found.history_, found.private_history_ = certificate["steps"], []
+        found._set_models(models)
+        return found
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        if _has_classes(self):
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags()
+        else:
+            tags.estimator_type = "regressor"
+            tags.regressor_tags = RegressorTags()
+        return tags

@@ -1,0 +1,141 @@
+"""What users give to fit and predict, as tensors: rows, targets, and where they are computed on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit import folder
+from tacit.errors import InvalidInput, UndeclaredValue
+from tacit.neural.clients import Examples
+from tacit.tasks import task_codes
+
+
+def chosen_device(device: str | None) -> torch.device:
+    """What was asked for, or CUDA where there is one.
+
+    >>> chosen_device("cpu")
+    device(type='cpu')
+    """
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if str(device).startswith("cuda") and not torch.cuda.is_available():
+        raise InvalidInput(
+            f"device={device!r} was asked for, but this PyTorch finds no CUDA; use device=None"
+        )
+    return torch.device(device)
+
+
+def as_rows(X: Any, dtype: torch.dtype) -> Tensor:
+    """(N, ...), a copy: N ≥ 1 rows of finite numbers.
+
+    >>> as_rows([[1, 2]], torch.float32)
+    tensor([[1., 2.]])
+    """
+    rows = _numbers(X, "X", dtype)
+    if rows.ndim < 2 or len(rows) == 0:
+        raise InvalidInput(f"X must be (rows, features...) with rows, got {tuple(rows.shape)}")
+    return rows
+
+
+def as_numbers(y: Any, dtype: torch.dtype) -> Tensor:
+    """(N,) or (N, outputs), a copy, finite."""
+    numbers = _numbers(y, "y", dtype)
+    if numbers.ndim not in (1, 2):
+        raise InvalidInput(f"y must be (rows,) or (rows, outputs), got {tuple(numbers.shape)}")
+    return numbers
+
+
+def _numbers(values: Any, name: str, dtype: torch.dtype) -> Tensor:
+    try:
+        found = torch.from_numpy(np.array(values, dtype=np.float64)).to(dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} must hold numbers: {error}") from None
+    if not torch.isfinite(found).all():
+        raise InvalidInput(f"{name} holds values that are not finite")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """The classes in the order of the model's outputs."""
+
+    values: NDArray[Any]
+    measured: bool = False  # taken from the data
+
+    def places(self, y: Any) -> Tensor:
+        """(N,), the output that belongs to each row's class.
+
+        >>> Classes(np.array(["no", "yes"])).places(["yes", "no"])
+        tensor([1, 0])
+        """
+        found, inverse = np.unique(_labels(y), return_inverse=True)
+        known = {folder.plain(label): i for i, label in enumerate(self.values)}
+        missing = [folder.plain(v) for v in found if folder.plain(v) not in known]
+        if missing:
+            raise UndeclaredValue(
+                f"y holds the class {missing[0]!r}, the classes are {self.values.tolist()[:10]}; "
+                "declare all of them with classes="
+            )
+        return torch.tensor([known[folder.plain(v)] for v in found])[torch.from_numpy(inverse)]
+
+
+def known_classes(declared: Any, y: Any, outputs: int) -> Classes:
+    """As declared; or 0, ..., outputs − 1 if y holds integers (the module declares them); or what
+    y holds, which is not public.
+
+    >>> known_classes(None, [0, 2, 2], 4).values, known_classes(None, ["a", "b"], 2).measured
+    (array([0, 1, 2, 3]), True)
+    """
+    labels = _labels(y)
+    if declared is not None:
+        found = Classes(np.asarray(declared))
+    elif labels.dtype.kind in "iu":
+        found = Classes(np.arange(outputs))
+    else:
+        found = Classes(np.unique(labels), measured=True)
+    if len(found.values) != outputs:
+        raise InvalidInput(
+            f"the model gives {outputs} numbers a row, {len(found.values)} are needed: one for "
+            f"each of the classes {found.values.tolist()[:10]} (declare them with classes=)"
+        )
+    return found
+
+
+def targets_of(
+    y: Any, loss: str, declared: Any, outputs: int, dtype: torch.dtype
+) -> tuple[Classes | None, Tensor]:
+    """The classes, None for numbers; and what each row should give."""
+    if loss == "cross_entropy":
+        classes = known_classes(declared, y, outputs)
+        return classes, classes.places(y)
+    targets = as_numbers(y, dtype)
+    wanted = 1 if targets.ndim == 1 else targets.shape[1]
+    if outputs != wanted:
+        raise InvalidInput(f"the model gives {outputs} numbers a row, y has {wanted}")
+    return None, targets
+
+
+def _labels(y: Any) -> NDArray[Any]:
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise InvalidInput(f"y must be (rows,), one class a row, got shape {labels.shape}")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InvalidInput("y holds values that are not finite")
+    return labels
+
+
+def gathered(rows: Tensor, targets: Tensor, task: Any) -> tuple[Examples, tuple[Hashable, ...]]:
+    """The rows client by client, and the clients' labels."""
+    if len(rows) != len(targets):
+        raise InvalidInput(f"X has {len(rows)} rows, y has {len(targets)}")
+    labels, codes = task_codes(task, len(rows))
+    order = np.argsort(codes, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(labels)))])
+    return Examples(rows[order], targets[order], offsets.astype(np.int64)), labels

@@ -1,0 +1,76 @@
+"""What is between the matrix products: copies, sums and comparisons, memory-bound all of them.
+
+On a GPU with Triton each is compiled into one kernel that reads and writes its numbers once;
+elsewhere PyTorch runs it operation by operation. Both compute the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def updated(w: Tensor, gradient: Tensor, centre: Tensor, rate: float, pull: float) -> Tensor:
+    """w − η(g + λ(w − w̃)): one step of SGD, Algorithm 1 line 13 of S2.
+
+    >>> updated(torch.tensor([[1.0]]), torch.tensor([[2.0]]), torch.tensor([[0.0]]), 0.1, 1.0)
+    tensor([[0.7000]])
+    """
+    return w - rate * (gradient + pull * (w - centre))
+
+
+def patches(x: Tensor, size: tuple[int, int], stride: tuple[int, int], clients: int) -> Tensor:
+    """x (n, height, width, in) → (clients, n/clients · down · across, size · in), patch by patch.
+
+    >>> patches(torch.arange(4.0).view(1, 2, 2, 1), (1, 2), (1, 1), 1).tolist()
+    [[[0.0, 1.0], [2.0, 3.0]]]
+    """
+    found = x.unfold(1, size[0], stride[0]).unfold(2, size[1], stride[1])
+    channels_last = found.permute(0, 1, 2, 4, 5, 3)  # (n, down, across, *size, in)
+    return channels_last.reshape(clients, -1, size[0] * size[1] * x.shape[3])
+
+
+def folded(parts: Tensor, height: int, width: int, stride: tuple[int, int]) -> Tensor:
+    """The adjoint of patches: parts (n, down, across, *size, in) added up where they were taken.
+
+    >>> folded(torch.ones(1, 1, 2, 1, 2, 1), 1, 3, (1, 1)).flatten().tolist()
+    [1.0, 2.0, 1.0]
+    """
+    n, down, across, high, wide, channels = parts.shape
+    shifts = [(i, j) for i in range(high) for j in range(wide)]
+    if parts.is_cuda and stride == (1, 1):  # in this form the compiler makes one kernel of it
+        around = (width - across, height - down)
+        total = parts.new_zeros(())
+        for i, j in shifts:
+            margins = (0, 0, j, around[0] - j, i, around[1] - i)
+            total = total + functional.pad(parts[:, :, :, i, j], margins)
+        return total
+    total = parts.new_zeros(n, height, width, channels)
+    for i, j in shifts:
+        rows = slice(i, i + stride[0] * down, stride[0])
+        columns = slice(j, j + stride[1] * across, stride[1])
+        total[:, rows, columns] += parts[:, :, :, i, j]
+    return total
+
+
+def max_pool(x: Tensor, size: Any, stride: Any, padding: Any) -> Tensor:
+    """As torch's; of several equal entries the first counts."""
+    return functional.max_pool2d(x, size, stride, padding)
+
+
+@cache
+def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return torch.compile(function, dynamic=function is updated)
+
+
+def fused(function: Callable[..., Tensor], x: Tensor, *rest: Any) -> Tensor:
+    """function(x, *rest), in one kernel if x is on a GPU that has Triton."""
+    if x.is_cuda and find_spec("triton") is not None:
+        return _compiled(function)(x, *rest)
+    return function(x, *rest)

@@ -1,0 +1,95 @@
+"""Which updates count in which broadcast, and how far one client can move what others see.
+
+A round releases R broadcasts at once, S = B Δ + noise: Δ (m, d) the clipped updates, B (R, m)
+fixed and public. Client k listens to one of them. With ‖Δ_k‖ ≤ γ, changing client k to nothing
+moves the rows that *others* listen to by at most γ ‖(B_rk)_r‖₂ together: that is γ·``reach`` for
+the worst client, and twice that under replace. The row that k alone listens to may move freely:
+it is k's own view (joint DP), and must then be shown to nobody else (``public``).
+
+============  =====================  ======================  ============================
+relation      B                      reach                   a broadcast is
+============  =====================  ======================  ============================
+mean          one row of ones        1                       S / (p m)
+clusters      one row a cluster      1 (they are disjoint)   S_c / (p m_c)
+matrix Ω      Ω                      max_k ‖(Ω_jk)_{j≠k}‖₂   S_j / p
+============  =====================  ======================  ============================
+
+p is the expected share of clients in a round: denominators are fixed, never counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.errors import InvalidInput
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Mixing:
+    """B, who listens to which row of it, and the public factors that make means of sums."""
+
+    weights: FloatArray  # (R, m)
+    listens: NDArray[np.int64]  # (m,), the row of each client
+    factors: FloatArray  # (R,), without 1/p
+
+    @property
+    def reach(self) -> float:
+        """max_k ‖(B_rk) over the rows r that somebody else listens to‖₂.
+
+        >>> round(relationship([[0.5, 0.5], [0.25, 0.75]]).reach, 2)
+        0.5
+        """
+        rows = np.arange(len(self.weights))[:, None]
+        listeners = np.bincount(self.listens, minlength=len(self.weights))[:, None]
+        others = listeners - (rows == self.listens[None])  # (R, m): listeners other than client k
+        return float(np.sqrt((np.where(others > 0, self.weights, 0.0) ** 2).sum(axis=0)).max())
+
+    @property
+    def public(self) -> bool:
+        """May everybody see all broadcasts? Not if a client reaches further with the row that it
+        alone listens to: the noise does not cover that row, which then is for its listener only.
+
+        >>> mean(3).public, relationship([[9.0, 1.0], [1.0, 0.0]]).public
+        (True, False)
+        """
+        whole = np.sqrt((self.weights**2).sum(axis=0)).max()
+        return bool(whole <= self.reach * (1 + 1e-12))
+
+    def broadcasts(self, sums: FloatArray, share: float) -> FloatArray:
+        """From noisy sums (R, d) to steps of the centres (R, d): post-processing."""
+        return np.asarray(sums * (self.factors / share)[:, None])
+
+
+def mean(clients: int) -> Mixing:
+    """All clients count alike, and hear the same.
+
+    >>> mean(4).reach
+    1.0
+    """
+    return Mixing(np.ones((1, clients)), np.zeros(clients, dtype=np.int64), np.array([1 / clients]))
+
+
+def clusters(member_of: ArrayLike) -> Mixing:
+    """Fixed, disjoint clusters: each has a mean of its own.
+
+    >>> clusters([0, 0, 1]).reach, clusters([0, 0, 1]).factors.tolist()
+    (1.0, [0.5, 1.0])
+    """
+    names, rows = np.unique(np.asarray(member_of), return_inverse=True)
+    weights = (np.arange(len(names))[:, None] == rows[None]).astype(np.float64)
+    return Mixing(weights, rows.astype(np.int64), 1 / weights.sum(axis=1))
+
+
+def relationship(matrix: ArrayLike) -> Mixing:
+    """Any fixed Ω (m, m): client j hears Σ_k Ω_jk Δ_k (S2, remark after Theorem 2)."""
+    omega = np.asarray(matrix, dtype=np.float64)
+    if omega.ndim != 2 or omega.shape[0] != omega.shape[1] or not np.isfinite(omega).all():
+        raise InvalidInput(f"the relationship matrix must be square and finite, got {omega.shape}")
+    if not np.any(omega - np.diag(np.diag(omega))):
+        raise InvalidInput("the relationship matrix is diagonal: no task would learn from another")
+    return Mixing(omega, np.arange(len(omega)), np.ones(len(omega)))

@@ -1,0 +1,220 @@
+"""One model per client, side by side: what they predict, and how they are written to a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tacit import folder
+from tacit.errors import InvalidInput, UnknownTask
+from tacit.neural.inputs import Classes, as_numbers, as_rows
+from tacit.neural.local import RowLoss
+from tacit.neural.stacked import Stacked
+from tacit.tasks import task_codes
+
+LONGEST = 512
+"""Rows of one model at a time."""
+
+FLOATS = 2**22
+"""Parameters, and about as many rows times features, at a time."""
+
+LEARNER = "neural.FederatedMTL"
+
+
+@dataclass(frozen=True, eq=False)
+class PersonalModels:
+    """Models (m, d) of labelled clients, around centres (R, d) of which each client hears one."""
+
+    stacked: Stacked
+    classes: Classes | None  # None: numbers are predicted
+    labels: tuple[Hashable, ...]
+    models: Tensor  # (m, d)
+    centres: Tensor  # (R, d)
+    listens: NDArray[np.int64]  # (m,), the centre of each client
+    public: bool  # may everybody see all centres?
+    row: tuple[int, ...]  # the shape of one row of X
+
+    @property
+    def shared(self) -> Tensor:
+        """(d,), the model of a client that nobody knows: the mean of the centres."""
+        if not self.public:
+            raise InvalidInput(
+                "there is no shared model: with this relation each broadcast is for its own "
+                "client's eyes only, since the noise does not cover what the client itself adds"
+            )
+        return self.centres.mean(dim=0)
+
+    def outputs(self, X: Any, task: Any, unknown: str) -> Tensor:
+        """(N, ...), each row by its own client's model."""
+        rows = as_rows(X, self.models.dtype)
+        if rows.shape[1:] != self.row:
+            raise InvalidInput(
+                f"a row of X has shape {tuple(rows.shape[1:])}, "
+                f"the models were fitted on {self.row}"
+            )
+        columns = self._columns(task, len(rows), unknown)
+        models = self.models
+        if (columns < 0).any():
+            models = torch.cat([models, self.shared[None]])  # −1 is the last one
+            columns = columns % len(models)
+        return evaluated(self.stacked, models, rows, columns)
+
+    def _columns(self, task: Any, rows: int, unknown: str) -> NDArray[np.int64]:
+        """The model of each row; −1 for the shared one."""
+        if unknown not in ("error", "shared"):
+            raise InvalidInput(f"unknown must be 'error' or 'shared', got {unknown!r}")
+        if task is None and len(self.labels) == 1:
+            return np.zeros(rows, dtype=np.int64)
+        asked, codes = task_codes(task, rows)
+        known = {label: i for i, label in enumerate(self.labels)}
+        columns = np.array([known.get(label, -1) for label in asked], dtype=np.int64)
+        if unknown == "error" and (columns < 0).any():
+            raise UnknownTask(asked[int(np.argmin(columns))], len(self.labels))
+        return np.asarray(columns[codes])
+
+    def targets(self, y: Any) -> Tensor:
+        """What each row should give."""
+        if self.classes is None:
+            return as_numbers(y, self.models.dtype)
+        return self.classes.places(y)
+
+    def scored(self, row_loss: RowLoss, X: Any, y: Any, task: Any = None) -> dict[str, float]:
+        """Mean loss, and accuracy where there are classes."""
+        outputs, targets = self.outputs(X, task, "error"), self.targets(y)
+        found = {"loss": float(row_loss(outputs, targets).mean())}
+        if self.classes is not None:
+            found["accuracy"] = float((outputs.argmax(1) == targets).double().mean())
+        return found
+
+    def joined(self, label: Hashable, model: Tensor) -> PersonalModels:
+        """With one more client, whose model (1, d) was made from the shared one."""
+        return replace(
+            self,
+            labels=(*self.labels, label),
+            models=torch.cat([self.models, model.to(self.models)]),
+            listens=np.append(self.listens, 0),
+        )
+
+    def only(self, labels: tuple[Hashable, ...]) -> PersonalModels:
+        """What these clients may have: their own models, and the centres they may see."""
+        for label in labels:
+            if label not in self.labels:
+                raise UnknownTask(label, len(self.labels))
+        columns = [self.labels.index(label) for label in labels]
+        kept = replace(
+            self, labels=labels, models=self.models[columns], listens=self.listens[columns]
+        )
+        if self.public:
+            return kept
+        heard, listens = np.unique(kept.listens, return_inverse=True)
+        return replace(kept, centres=self.centres[heard], listens=listens.astype(np.int64))
+
+    # --- in a folder -----------------------------------------------------------------------------
+
+    def description(self) -> dict[str, Any]:
+        """What the numbers mean."""
+        names, shapes = self.stacked.names, map(list, self.stacked.shapes)
+        return {
+            "learner": LEARNER,
+            "classes": None
+            if self.classes is None
+            else [folder.plain(c) for c in self.classes.values],
+            "labels": [folder.plain(label) for label in self.labels],
+            "parameters": dict(zip(names, shapes, strict=True)),
+            "public": self.public,
+            "row": list(self.row),
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The numbers."""
+        return {
+            "models": self.models.cpu().numpy(),
+            "shared.centres": self.centres.cpu().numpy(),
+            "listens": self.listens,
+        }
+
+    @classmethod
+    def read(
+        cls, module: nn.Module, description: dict[str, Any], arrays: dict[str, Any], where: object
+    ) -> PersonalModels:
+        """What ``description`` and ``arrays`` were made of, for the module they belong to."""
+        if description["learner"] != LEARNER:
+            raise InvalidInput(f"{where} holds a {description['learner']}")
+        shapes = {name: list(p.shape) for name, p in module.named_parameters()}
+        if shapes != description["parameters"]:
+            raise InvalidInput(
+                f"{where} was written for parameters {description['parameters']}, "
+                f"the given module has {shapes}"
+            )
+        classes = description["classes"]
+        return cls(
+            Stacked.plain(module),
+            None if classes is None else Classes(np.asarray(classes)),
+            tuple(map(folder.hashable, description["labels"])),
+            torch.tensor(arrays["models"]),
+            torch.tensor(arrays["shared.centres"]),
+            np.asarray(arrays["listens"]),
+            description["public"],
+            tuple(description["row"]),
+        )
+
+
+# --- many models, each on its own rows -----------------------------------------------------------
+
+
+@torch.no_grad()
+def evaluated(stacked: Stacked, models: Tensor, rows: Tensor, columns: NDArray[np.int64]) -> Tensor:
+    """Outputs (N, ...) of rows (N, ...), row i by models[columns[i]]; many models at a time."""
+    owners, places = blocks(columns)
+    width = places.shape[1]
+    size = max(stacked.size, width * rows[0].numel())
+    step = max(1, FLOATS // size)
+    outputs: Tensor | None = None
+    before = stacked.set_training(False)
+    try:
+        for start in range(0, len(owners), step):
+            mine = torch.from_numpy(owners[start : start + step]).to(models.device)
+            flat = torch.from_numpy(places[start : start + step].ravel())
+            found = stacked(stacked.views(models[mine]), rows[flat].to(models.device)).cpu()
+            if outputs is None:
+                outputs = found.new_empty(len(rows), *found.shape[1:])
+            outputs[flat] = found
+    finally:
+        stacked.set_training(before)
+    assert outputs is not None  # there is at least one row
+    return outputs
+
+
+@torch.no_grad()
+def width(stacked: Stacked, rows: Tensor) -> int:
+    """How many numbers the module gives for a row."""
+    start = stacked.start()
+    return stacked.one(start, rows[:1].to(start.device)).numel()
+
+
+def blocks(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of equal columns in blocks of one length: owners (b,), places (b, length).
+
+    A block that is not full repeats its client's last row. The length is the mean number of rows of
+    a client, so less than half of all places are repeats.
+
+    >>> blocks(np.array([5, 2, 5, 5]))
+    (array([2, 5, 5]), array([[1, 1],
+           [0, 2],
+           [3, 3]]))
+    """
+    order = np.argsort(columns, kind="stable")
+    used, first, counts = np.unique(columns[order], return_index=True, return_counts=True)
+    length = min(LONGEST, -(-len(columns) // len(used)))
+    each = -(-counts // length)  # blocks of each client
+    nth = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+    within = np.minimum(
+        nth[:, None] * length + np.arange(length), np.repeat(counts, each)[:, None] - 1
+    )
+    return np.repeat(used, each), order[np.repeat(first, each)[:, None] + within]

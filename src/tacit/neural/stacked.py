@@ -1,0 +1,152 @@
+"""One nn.Module, many sets of parameters: all clients' models evaluated at once.
+
+A model is a row of a matrix W (clients, d), its parameters one after the other. ``Stacked``
+evaluates them in one of two ways, the first that is possible:
+
+personal layers   the module itself, with each layer that has weights exchanged for its personal
+                  twin (layers.py): a few batched matrix products for all clients
+``torch.func``    vmap over functional_call: any module, slower
+
+Which one computes the right thing is not assumed: both are tried on random numbers against one
+client after the other.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from tacit.errors import InvalidInput
+from tacit.neural.layers import PERSONAL
+
+BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
+
+
+class Stacked:
+    """Evaluates ``module`` with one set of parameters for each client."""
+
+    def __init__(self, module: nn.Module, example: Tensor) -> None:
+        """``example`` (rows, ...): a few inputs of the right shape; their values do not matter."""
+        require_personal(module)
+        self._describe(module)
+        self._layers = _with_personal_layers(module)
+        self.batched = self._layers is not None and self._agrees(example[:2])
+
+    @classmethod
+    def plain(cls, module: nn.Module) -> Stacked:
+        """To evaluate one client after the other: nothing is tried out."""
+        require_personal(module)
+        found = cls.__new__(cls)
+        found._describe(module)
+        found._layers, found.batched = None, False
+        return found
+
+    def _describe(self, module: nn.Module) -> None:
+        # Not in a list of children: the module belongs to the caller, and stays as it is.
+        self._module = module
+        self.names = [name for name, _ in module.named_parameters()]
+        self.shapes = [parameter.shape for parameter in module.parameters()]
+        self.sizes = [parameter.numel() for parameter in module.parameters()]
+        self.size = sum(self.sizes)
+
+    def set_training(self, training: bool) -> bool:
+        """Training or evaluation mode, for modules that differ in it; returns what it was."""
+        before = self._module.training
+        self._module.train(training)
+        if self._layers is not None:
+            self._layers.train(training)
+        return before
+
+    def views(self, W: Tensor) -> list[Tensor]:
+        """The parameters as (clients, *shape), views into W (clients, d)."""
+        parts = torch.split(W, self.sizes, dim=1)
+        return [part.view(len(W), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def start(self) -> Tensor:
+        """(d,), the parameters that the module came with."""
+        return torch.cat([p.detach().reshape(-1) for p in self._module.parameters()])
+
+    def __call__(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
+        """Outputs (clients · rows, ...) of x (clients · rows, ...), the clients in order."""
+        if self.batched:
+            return self._by_layers(parameters, x)
+        return self._by_vmap(parameters, x)
+
+    def _by_layers(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
+        assert self._layers is not None
+        return torch.as_tensor(functional_call(self._layers, self._named(parameters), (x,)))
+
+    def _named(self, values: Sequence[Tensor]) -> dict[str, Tensor]:
+        return dict(zip(self.names, values, strict=True))
+
+    def _by_vmap(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
+        def one(values: tuple[Tensor, ...], rows: Tensor) -> Any:
+            return functional_call(self._module, self._named(values), (rows,))
+
+        rows = x.reshape(len(parameters[0]), -1, *x.shape[1:])
+        each = vmap(one, randomness="different")(tuple(parameters), rows)
+        return torch.as_tensor(each).flatten(0, 1)
+
+    def one(self, w: Tensor, x: Tensor) -> Tensor:
+        """The plain module with parameters w (d,): what both ways must agree with."""
+        values = [view[0] for view in self.views(w[None])]
+        return torch.as_tensor(functional_call(self._module, self._named(values), (x,)))
+
+    @torch.no_grad()
+    def _agrees(self, example: Tensor) -> bool:
+        """Do the personal layers compute what the module computes? In double precision, for three
+        random clients."""
+        trial = Stacked.__new__(Stacked)
+        trial.__dict__ |= self.__dict__
+        trial._module = copy.deepcopy(self._module).cpu().double().eval()
+        trial._layers = _with_personal_layers(trial._module)
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(3, self.size, generator=generator, dtype=torch.float64)
+        W = trial.start() + 0.1 * noise
+        x = torch.randn(3, *example.shape, generator=generator, dtype=torch.float64)
+        try:
+            together = trial._by_layers(trial.views(W), x.flatten(0, 1))
+            alone = torch.cat([trial.one(w, rows) for w, rows in zip(W, x, strict=True)])
+        except (RuntimeError, TypeError, AttributeError):
+            return False
+        return together.shape == alone.shape and torch.allclose(together, alone)
+
+
+def _with_personal_layers(module: nn.Module) -> nn.Module | None:
+    """A copy of the module; None if a parameter belongs to a layer that has no personal twin."""
+    twin = copy.deepcopy(module)
+    for path, layer in list(twin.named_modules()):
+        personal, fits = PERSONAL.get(type(layer), (None, None))
+        if personal is None or fits is None or not fits(layer):
+            if list(layer.parameters(recurse=False)):
+                return None
+            continue
+        if not path:
+            return personal(layer)
+        parent, _, child = path.rpartition(".")
+        setattr(twin.get_submodule(parent), child, personal(layer))
+    return twin
+
+
+def require_personal(module: nn.Module) -> None:
+    """Refuses what cannot be one model per client: batch norm, and buffers in general."""
+    for path, layer in module.named_modules():
+        if isinstance(layer, BATCH_NORMS):
+            raise InvalidInput(
+                f"{path or 'the model'} is a {type(layer).__name__}: it mixes the rows of a batch "
+                "and keeps statistics of the data that no clip norm bounds; "
+                "use GroupNorm or LayerNorm instead"
+            )
+    buffers = [name for name, _ in module.named_buffers()]
+    if buffers:
+        raise InvalidInput(
+            f"the model has the buffer {buffers[0]!r}, which is no parameter and would be shared "
+            "by all clients; make it a constant of the forward function, or a parameter"
+        )
+    if not any(True for _ in module.parameters()):
+        raise InvalidInput("the model has no parameters: there is nothing to learn")

@@ -1,0 +1,197 @@
+"""A whole run of rounds: through the ledger, resumable, with the ε reached after each.
+
+The ledger is append-only and is never restored. A checkpoint holds the round's number, the public
+state and the clients' models; coins and noise are never saved. A run that resumes from an older
+checkpoint finds the rounds that were released since on the ledger and uses those outputs as they
+are: nobody trains again for them (who took part is not recorded), and nothing is spent twice.
+Centres are always computed from the ledger's outputs: from a checkpoint come the clients' models.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tacit.errors import BudgetExceeded, InvalidInput, NotPure
+from tacit.neural.local import Trainer
+from tacit.neural.rounds import Plan, State, absorb, contribute, keep, unprotected
+from tacit.neural.sampling import Sampler
+from tacit.privacy import accounting
+from tacit.privacy.accounting import Cost
+from tacit.privacy.budget import Budget, Neighbours
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import Key, Release
+
+SERVER = "server"
+Watch = Callable[[State], None]
+
+
+@dataclass(frozen=True)
+class Door:
+    """What a run needs to release anything."""
+
+    ledger: Ledger
+    run: str
+    rng: np.random.Generator | None  # None: secure noise
+
+
+def train(
+    plan: Plan,
+    state: State,
+    trainer: Trainer,
+    rounds: int,
+    rng: np.random.Generator,
+    door: Door | None,
+    after: Watch,
+) -> tuple[State, list[Release]]:
+    """All rounds from ``state`` on; ``after`` is called after each, on the trusted side."""
+    releases: list[Release] = []
+    for number in range(state.round, rounds):
+        key = None if door is None else Key(door.run, number, SERVER)
+        found = None if door is None or key is None else door.ledger.released(key)
+        if found is None:
+            done = contribute(plan, state, trainer, rng)
+            state = keep(state, done)
+            if door is None or key is None:
+                sums = unprotected(done.updates)
+            else:
+                mechanism = plan.mechanism(state.clip_norm)
+                found = door.ledger.release(mechanism, done.updates, key=key, rng=door.rng)
+        if found is not None:
+            releases.append(found)
+            sums = found.value
+        state = absorb(plan, state, sums)
+        after(state)
+    return state, releases
+
+
+def resumed(plan: Plan, start: State, saved: State, door: Door) -> tuple[State, list[Release]]:
+    """The saved round, with centres made again from what the ledger released until then.
+
+    So nothing that did not go through the door can come back out of a checkpoint.
+    """
+    state, releases = start, []
+    for number in range(saved.round):
+        found = door.ledger.released(Key(door.run, number, SERVER))
+        if found is None:
+            raise InvalidInput(
+                f"the checkpoint is at round {saved.round} of the run {door.run!r}, but round "
+                f"{number} is not on the ledger: resume with the ledger that the run began with"
+            )
+        state = absorb(plan, state, found.value)
+        releases.append(found)
+    if not torch.allclose(state.centres, saved.centres, rtol=1e-3, atol=1e-5):
+        raise InvalidInput(
+            "the checkpoint does not follow from this module and the ledger's releases: "
+            "resume with the parameters that the run began with"
+        )
+    return replace(state, models=saved.models), releases
+
+
+# --- what rounds cost ----------------------------------------------------------------------------
+
+
+def multiplier(sampler: Sampler, clients: int, rounds: int, budget: Budget, spent: Cost) -> float:
+    """The smallest z with which all rounds fit on top of what was spent."""
+    left = left_of(budget, spent)
+    return accounting.noise_multiplier(
+        lambda z: sampler.event(clients, z, budget.neighbours), rounds, left
+    )
+
+
+def left_of(budget: Budget, spent: Cost) -> Budget:
+    """What a further run may cost by itself, as the ledger will judge it.
+
+    A sampled run is charged as (ε, δ): it gets all of δ that is left, or half of it where
+    Gaussian releases have been spent and need the other half.
+    """
+    if budget.delta == 0:
+        raise NotPure("delta = 0 with Gaussian releases; rounds of models have no pure mechanism")
+    delta = budget.delta - spent.delta
+    own = delta / 2 if spent.mu_squared > 0 else delta
+    epsilon = budget.epsilon - spent.epsilon_at(spent.delta + delta - own)
+    if not (epsilon > 0 and own > 0):
+        raise BudgetExceeded("every client", max(0.0, epsilon), budget.epsilon, budget)
+    return Budget(epsilon, own, neighbours=budget.neighbours)
+
+
+def affordable(
+    sampler: Sampler, clients: int, z: float, rounds: int, budget: Budget, spent: Cost
+) -> int:
+    """How many of ``rounds`` rounds with multiplier z fit: the run stops before the next one.
+
+    BudgetExceeded if not even one does.
+    """
+    left = left_of(budget, spent)
+
+    def asked(number: int) -> float:
+        return epsilon_after(sampler, clients, z, number, left.delta, budget.neighbours)
+
+    low, high = 0, rounds
+    while low < high:
+        middle = (low + high + 1) // 2
+        if asked(middle) <= left.epsilon:
+            low = middle
+        else:
+            high = middle - 1
+    if low == 0 < rounds:
+        raise BudgetExceeded("every client", left.epsilon, asked(1), budget)
+    return low
+
+
+def epsilon_after(
+    sampler: Sampler, clients: int, z: float, rounds: int, delta: float, neighbours: Neighbours
+) -> float:
+    """ε at δ of the first ``rounds`` rounds (S2 Fig. 2).
+
+    >>> from tacit.neural.sampling import Everyone
+    >>> round(epsilon_after(Everyone(), 10, 4.0, 50, 1e-5, "zero-out"), 5)
+    8.59587
+    """
+    if rounds == 0:
+        return 0.0
+    return accounting.epsilon([sampler.event(clients, z, neighbours)] * rounds, delta)
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+
+
+def write_checkpoint(path: Path, state: State, run: str) -> None:
+    """State and the name of its run, whole or not at all; for the trusted side only."""
+    from safetensors.torch import save
+
+    tensors = {"centres": state.centres.contiguous()}
+    if state.models is not None:
+        tensors["models"] = state.models.contiguous()
+    about = {"round": state.round, "clip_norm": state.clip_norm, "run": run}
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(save(tensors, metadata={"tacit": json.dumps(about)}))
+    os.replace(partial, path)
+
+
+def read_checkpoint(path: Path, like: State) -> tuple[State, str]:
+    """The state and the name of its run; InvalidInput if it does not belong to this plan."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads(file.metadata()["tacit"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 no dict
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise InvalidInput(f"{path} is not a checkpoint: {error}") from error
+    models = tensors.get("models")
+    shapes = [None if t is None else tuple(t.shape) for t in (tensors.get("centres"), models)]
+    wanted = [tuple(like.centres.shape), None if like.models is None else tuple(like.models.shape)]
+    if shapes != wanted:
+        raise InvalidInput(
+            f"{path} holds centres and models of shapes {shapes}, this run has {wanted}"
+        )
+    centres = tensors["centres"].to(like.centres)
+    kept = None if like.models is None else torch.as_tensor(models).to(like.models)
+    return State(about["round"], centres, about["clip_norm"], kept), about["run"]

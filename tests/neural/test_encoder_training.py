@@ -1,0 +1,231 @@
+"""Algorithm 1: its gradient, its published sensitivity, and the closed form it should reach."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import pdist
+from torch import Tensor, nn
+
+from tacit.errors import InvalidInput
+from tacit.learners.task_aware import TaskAwareEncoder as ClosedForm
+from tacit.neural.encoder import TaskAwareEncoder
+from tacit.neural.encoder_strategies import best_mechanism, sample_sensitivity
+from tacit.neural.encoder_training import (
+    Problem,
+    Schedule,
+    expected_loss,
+    network,
+    squared_loss,
+    train,
+    unperturbed,
+)
+from tacit.privacy.budget import Budget
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def linear_task(matrix: np.ndarray) -> nn.Linear:
+    """y = K x as a module."""
+    layer = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False).double()
+    layer.weight.data = torch.tensor(matrix, dtype=torch.float64)
+    return layer
+
+
+def small_problem() -> tuple[nn.Sequential, nn.Sequential, Problem]:
+    rows = torch.randn(20, 3, generator=generator(), dtype=torch.float64)
+    target = linear_task(np.array([[1.0, -2.0, 0.5]])).requires_grad_(False)
+    encoder = network((3, 4, 2), "tanh", generator(1)).double()
+    decoder = network((2, 3), "tanh", generator(2)).double()
+    return encoder, decoder, Problem(rows, target(rows), target, squared_loss)
+
+
+def test_a_step_follows_the_gradient_of_the_loss_plus_two_eta_theta_for_the_encoder_only() -> None:
+    encoder, decoder, problem = small_problem()
+    value = problem.risk(decoder(encoder(problem.rows)))
+    parameters = [*encoder.parameters(), *decoder.parameters()]
+    plain = torch.autograd.grad(value, parameters)
+    eta, encoders = 0.3, len([*encoder.parameters()])
+    expected = [g + 2 * eta * p for g, p in zip(plain, parameters, strict=True)]
+    expected[encoders:] = plain[encoders:]
+    before = [p.detach().clone() for p in parameters]
+    schedule = Schedule(epochs=1, steps=1, learning_rate=1e-3, batch=100, regularization=eta)
+    train(encoder, decoder, problem, lambda _: unperturbed, schedule, generator())
+    for old, new, gradient in zip(before, parameters, expected, strict=True):
+        # Adam's first step is lr · g/(|g| + 1e-8)
+        step = 1e-3 * gradient / (gradient.abs() + 1e-8)
+        assert torch.allclose(old - new.detach(), step, rtol=1e-6, atol=1e-12)
+
+
+def test_a_fixed_encoder_is_not_changed() -> None:
+    encoder, decoder, problem = small_problem()
+    before = [p.detach().clone() for p in encoder.parameters()]
+    schedule = Schedule(5, 2, 1e-2, 7, 0.1)
+    train(
+        encoder, decoder, problem, lambda _: unperturbed, schedule, generator(), decoder_only=True
+    )
+    assert all(torch.equal(a, b) for a, b in zip(before, encoder.parameters(), strict=True))
+
+
+def test_noise_is_refreshed_at_every_epoch_and_drawn_at_every_step() -> None:
+    encoder, decoder, problem = small_problem()
+    epochs, steps = [], []
+
+    def refresh(_: nn.Module) -> object:
+        epochs.append(1)
+
+        def perturb(latent: Tensor) -> Tensor:
+            steps.append(len(latent))
+            return latent
+
+        return perturb
+
+    train(encoder, decoder, problem, refresh, Schedule(3, 4, 1e-3, 100, 0.0), generator())  # type: ignore[arg-type] # refresh counts
+    assert (len(epochs), steps) == (3, [20] * 12)
+
+
+def test_a_loss_that_is_not_finite_stops_the_training() -> None:
+    encoder, decoder, problem = small_problem()
+    with pytest.raises(InvalidInput, match="became"):
+        train(
+            encoder,
+            decoder,
+            problem,
+            lambda _: lambda latent: latent * math.inf,
+            Schedule(1, 1, 1e-3, 100, 0.0),
+            generator(),
+        )
+
+
+def test_equal_seeds_give_equal_networks_and_leave_the_global_generator_alone() -> None:
+    state = torch.get_rng_state()
+    one, two = (network((4, 3), "relu", generator(5)) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    assert torch.equal(state, torch.get_rng_state())
+
+
+# --- the sensitivity of a sample -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 10, 11, 30])
+def test_sample_sensitivity_is_the_largest_of_all_pairs(width: int) -> None:
+    rows = torch.randn(300, width, generator=generator(width), dtype=torch.float64).exp()
+    assert sample_sensitivity(rows) == pytest.approx(pdist(rows.numpy(), "cityblock").max())
+
+
+@pytest.mark.parametrize("width", [2, 12])
+def test_sample_sensitivity_of_one_point_is_zero(width: int) -> None:
+    assert sample_sensitivity(torch.ones(5, width)) == 0.0
+
+
+# --- limits --------------------------------------------------------------------------------------
+
+
+def closed_form(eigenvalues: list[float], radius: float, epsilon: float) -> float:
+    """S4 Eqs. 12 and 13, literally."""
+    ratio = 8 * radius**2 / epsilon**2
+    roots = [math.sqrt(value) for value in sorted(eigenvalues, reverse=True)]
+    kept = max(
+        z
+        for z in range(1, len(roots) + 1)
+        if roots[z - 1] / sum(roots[:z]) * (1 + z * ratio) - ratio > 0
+    )
+    rest = sum(root**2 for root in roots[kept:])
+    return ratio / (1 + kept * ratio) * sum(roots[:kept]) ** 2 + rest
+
+
+def on_a_sphere(count: int, dim: int) -> np.ndarray:
+    """Rows with Σ = I and ∂S a sphere of radius √dim (S4 Assumption 1)."""
+    rows = np.random.default_rng(0).normal(size=(count // 2, dim))
+    rows *= np.sqrt(dim) / np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.vstack([rows, -rows])
+
+
+def published_loss(weights: list[float], width: int, epsilon: float) -> float:
+    encoder = TaskAwareEncoder(
+        Budget(epsilon, 0.0),
+        dimensions=width,
+        as_published=True,
+        noise="simulated",
+        regularization=1e-3,
+        epochs=60,
+        steps=10,
+        random_state=0,
+    )
+    return encoder.fit(on_a_sphere(500, 3), target=linear_task(np.diag(weights))).predicted_loss_
+
+
+def test_published_training_reaches_the_closed_form_where_one_number_is_enough() -> None:
+    expected = closed_form([4.0, 0.01, 0.01], 3**0.5, 5.0)
+    assert published_loss([2.0, 0.1, 0.1], 1, 5.0) == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("epsilon", [5.0, 20.0])
+def test_published_training_lies_between_the_best_and_the_worst_rotation(epsilon: float) -> None:
+    # Its gradient does not see Δ₁, so U of Proposition 3 stays where it started; a rotation
+    # raises Δ₁ by √3 at most.
+    best = closed_form([4.0, 1.0, 0.25], 3**0.5, epsilon)
+    worst = closed_form([4.0, 1.0, 0.25], 3.0, epsilon)
+    assert 0.98 * best < published_loss([2.0, 1.0, 0.5], 3, epsilon) < 1.02 * worst
+
+
+def test_a_trained_linear_encoder_is_at_least_as_good_as_the_best_linear_one_without_clipping() -> (
+    None
+):
+    # All of a sphere of radius √d is scaled to the unit ball: λ v/(1/d + v) for each eigenvalue λ,
+    # v the variance of a coordinate of the noise.
+    budget = Budget(8.0, 1e-5)
+    K = np.diag([2.0, 1.0, 0.5])
+    variance = float(best_mechanism("gaussian", budget, 3, 1).variance(3)[0])
+    best = float(np.sum(np.diag(K) ** 2 * variance / (1 / 3 + variance)))
+    encoder = TaskAwareEncoder(
+        budget, dimensions=3, mechanism="gaussian", epochs=600, noise="simulated", random_state=0
+    ).fit(on_a_sphere(1000, 3), target=linear_task(K))
+    assert 0.5 * best < encoder.predicted_loss_ < 1.02 * best
+
+
+def test_a_trained_linear_encoder_approaches_the_closed_form_learner_on_a_linear_task() -> None:
+    rng = np.random.default_rng(0)
+    X, K = rng.normal(size=(600, 4)) @ rng.normal(size=(4, 4)), np.diag([1.0, 2.0, 0.5, 0.5])[:3]
+    budget = Budget(8.0, 0.0)
+    designed = ClosedForm(budget, mechanism="privunit").fit(X, target=K)
+    encoder = TaskAwareEncoder(
+        budget, mechanism="privunit", dimensions=3, epochs=600, regularization=0.0, random_state=0
+    ).fit(X, target=linear_task(K).float())
+    assert 0.9 < encoder.predicted_loss_ / designed.predicted_loss_ < 1.03
+
+
+def test_without_noise_left_task_aware_is_privacy_agnostic() -> None:
+    X = np.random.default_rng(1).normal(size=(300, 4))
+    K = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, -1.0, 2.0]])
+    losses = {}
+    for strategy, epsilon in [("task-aware", 1e6), ("privacy-agnostic", 1e6), ("none", None)]:
+        encoder = TaskAwareEncoder(
+            None if epsilon is None else Budget(epsilon, 0.0),
+            strategy="task-aware" if strategy == "none" else strategy,  # type: ignore[arg-type] # two of three names
+            dimensions=2,
+            mechanism="laplace",
+            regularization=0.0,
+            epochs=500,
+            noise="simulated",
+            random_state=0,
+        ).fit(X, target=linear_task(K))
+        losses[strategy] = encoder.predicted_loss_
+    power = float(np.mean(np.sum((X @ K.T) ** 2, axis=1)))
+    assert max(losses["none"], losses["privacy-agnostic"]) < 1e-6 * power  # two numbers suffice
+    assert losses["task-aware"] < 0.02 * power  # the outermost rows leave the ball last
+
+
+def test_expected_loss_averages_the_noise() -> None:
+    encoder, decoder, problem = small_problem()
+    signs = iter([1.0, -1.0] * 2)
+    offsets = [
+        expected_loss(encoder, decoder, problem, lambda latent: latent + next(signs), draws)
+        for draws in (1, 2)
+    ]
+    assert offsets[0] != offsets[1]
