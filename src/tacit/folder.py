@@ -94,10 +94,15 @@ def read(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[st
     return description, arrays, certificate
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """The new content appears under its name at once, or the old one stays."""
+def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
+    """The new content appears under its name at once, or the old one stays.
+
+    ``private``: only its owner may read it.
+    """
     partial = path.with_name(path.name + ".partial")
     try:
+        if private:
+            partial.touch(mode=0o600)
         with partial.open("wb") as file:
             file.write(content)
             file.flush()

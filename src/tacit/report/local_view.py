@@ -25,7 +25,7 @@ import numpy as np
 
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
-from tacit.folder import LOCAL, plain
+from tacit.folder import LOCAL, plain, replace_file
 from tacit.learners.pooled import Pooled
 from tacit.learners.single_task import SingleTask
 from tacit.linear.losses import FloatArray
@@ -213,9 +213,8 @@ def judged(predicted: FloatArray, held_out: TaskSet, schema: Schema) -> Score:
 def write_local(view: LocalView, folder: Path) -> Path:
     """local.json, for its owner only."""
     path = folder / LOCAL
-    path.touch(mode=0o600)
     text = json.dumps(view.to_dict(), ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    replace_file(path, (text + "\n").encode(), private=True)
     return path
 
 

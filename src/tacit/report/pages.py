@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE
+from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE, replace_file
 from tacit.report.facts import public_facts
 from tacit.report.local_page import local_page
 from tacit.report.local_view import read_local
@@ -21,12 +21,11 @@ def write_pages(folder: Path) -> list[Path]:
     """
     facts = public_facts(folder)
     written = [folder / PUBLIC_PAGE]
-    written[0].write_text(public_page(facts).html(), encoding="utf-8")
+    replace_file(written[0], public_page(facts).html().encode())
     private = folder / LOCAL_PAGE
     if not (folder / LOCAL).is_file():
         private.unlink(missing_ok=True)
         return written
     page = local_page(facts, read_local(folder)).html()
-    private.touch(mode=0o600)
-    private.write_text(page, encoding="utf-8")
+    replace_file(private, page.encode(), private=True)
     return [*written, private]

@@ -194,7 +194,8 @@ class TaskSet:
         if not 0 < fraction < 1:
             raise InvalidInput(f"fraction must be in (0, 1), got {fraction}")
         train = np.minimum(self.sizes, np.maximum(1, np.rint(fraction * self.sizes))).astype(int)
-        shuffled = np.lexsort((rng.random(self.n_rows), self.task_index))
+        shuffled = np.argsort(rng.random(self.n_rows))
+        shuffled = shuffled[_stable_order(self.task_index[shuffled], self.n_tasks)]
         rank = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], self.sizes)
         in_train = rank < np.repeat(train, self.sizes)
         parts = (shuffled[in_train], train), (shuffled[~in_train], self.sizes - train)

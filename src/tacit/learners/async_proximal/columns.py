@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg.lapack import dsyevr
+from scipy.linalg.lapack import dsyevd, dsyevr
 
 from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import (
@@ -77,11 +77,11 @@ def columns_of(penalty: Penalty, level: float) -> Columns:
 
 
 class Spectrum(NamedTuple):
-    """The Gram matrix G of the small side, and φ(G)."""
+    """The Gram matrix G of the small side, and φ(G) = U diag(f) Uᵀ, which is never formed."""
 
     gram: FloatArray  # (s, s), s = min(d, T)
-    map: FloatArray  # (s, s), φ(G) = U max(1 − level/s, 0) Uᵀ
-    rank: int  # of φ(G)
+    U: FloatArray  # (s, r), the eigenvectors above level²
+    factors: FloatArray  # (r,), f = 1 − level/s
     since: int  # steps since the Gram matrix was computed from V
 
 
@@ -107,19 +107,21 @@ class SpectralColumns:
         new = V[:, nodes]
         if _wide(V):
             gram = kept.gram + (new @ new.T - old @ old.T)
-            return self._spectrum(gram, kept.rank, kept.since + 1)
+            return self._spectrum(gram, len(kept.factors), kept.since + 1)
         gram, products = kept.gram.copy(), new.T @ V
         gram[nodes], gram[:, nodes] = products, products.T
-        return self._spectrum(gram, kept.rank, 0)  # computed from V, not added up
+        return self._spectrum(gram, len(kept.factors), 0)  # computed from V, not added up
 
     def columns(self, kept: Spectrum, V: FloatArray, nodes: Nodes) -> FloatArray:
-        return np.asarray(kept.map @ V[:, nodes] if _wide(V) else V @ kept.map[:, nodes])
+        U, factors = kept.U, kept.factors[:, None]
+        if _wide(V):
+            return np.asarray(U @ (factors * (U.T @ V[:, nodes])))
+        return np.asarray(V @ (U @ (factors * U[nodes].T)))
 
     def _spectrum(self, gram: FloatArray, rank: int, since: int) -> Spectrum:
         """``rank`` is what it was before, and about what it will be."""
         squares, U = _eigenvectors_above(gram, self.level**2, rank)
-        found = (U * (1 - self.level / np.sqrt(squares))) @ U.T
-        return Spectrum(gram, np.asarray(found), len(squares), since)
+        return Spectrum(gram, U, 1 - self.level / np.sqrt(squares), since)
 
 
 def _eigenvectors_above(
@@ -133,7 +135,9 @@ def _eigenvectors_above(
         squares, U, count, _, failed = dsyevr(gram.T, range="V", vl=least, vu=_HUGE)
         if not failed:
             return squares[:count], U[:, :count]
-    squares, U = np.linalg.eigh(gram)  # rising
+    squares, U, failed = dsyevd(gram.T)  # rising; as numpy's eigh, without its checks
+    if failed:
+        squares, U = np.linalg.eigh(gram)
     first = int(squares.searchsorted(least, side="right"))
     return squares[first:], U[:, first:]
 

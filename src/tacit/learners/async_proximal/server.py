@@ -131,8 +131,9 @@ class Server:
         rounds, since = state.rounds.copy(), state.since.copy()
         handed[:, nodes] = self.coupling.columns(kept, V, nodes)
         rounds[nodes] += 1
-        since[nodes] = moved.get("step", state.step)
-        return replace(state, handed=handed, rounds=rounds, since=since, **moved)
+        step = moved.get("step", state.step)
+        since[nodes] = step
+        return ServerState(V, kept, handed, rounds, since, step, state.refused)
 
 
 def admitted(

@@ -209,6 +209,6 @@ def guarantee(
         unit=LOCAL.unit if reports == 1 else f"{LOCAL.unit}, in {reports} reports together",
         accountant="ε a report, added" if mechanism.pure else "exact Gaussian DP, μ² a report",
         secure_noise=exact,
-        proven=not doubts,
+        proven=mechanism.proven and not doubts,
         reason="; ".join([*doubts, *why]),
     )
