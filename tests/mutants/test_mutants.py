@@ -254,4 +254,5 @@ def test_every_mutant_of_a_sensitivity_is_named() -> None:
     named = {mechanism for _, _, mechanism in SENSITIVITIES}
     audited_kinds = {case.name.split(",")[0] for case in CASES.values() if "," in case.name}
     kinds = {kind for kind in audited_kinds if kind.endswith(("Sum", "Gaussian", "Wishart"))}
-    assert kinds - named == {"PublishedWishart"}
+    # CohortSum's mistakes are named in audits/federated.py and refuted in test_audited_rounds.
+    assert kinds - named == {"PublishedWishart", "CohortSum"}
