@@ -5,6 +5,7 @@ from __future__ import annotations
 from tacit.audits.asynchronous import asynchronous_audits
 from tacit.audits.cases import Audit
 from tacit.audits.door import door_audits
+from tacit.audits.federated import federated_audits
 from tacit.audits.hall import hall
 from tacit.audits.learners import learner_audits
 from tacit.audits.local_encoders import local_encoder_audits
@@ -22,6 +23,7 @@ def every_audit() -> tuple[Audit, ...]:
         *door_audits(),
         *learner_audits(),
         *asynchronous_audits(),
+        *federated_audits(),
         *local_encoder_audits(),
         *hall(),
     )

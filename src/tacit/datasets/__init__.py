@@ -9,6 +9,7 @@ from tacit.datasets.generators import (
     low_rank_tasks,
     related_tasks,
 )
+from tacit.datasets.leaf import Leaf, read_leaf
 from tacit.datasets.loaders import (
     Activities,
     DailyLoad,
@@ -31,6 +32,7 @@ __all__ = [
     "DailyLoad",
     "Digits",
     "Generated",
+    "Leaf",
     "RealEstate",
     "School",
     "TaskData",
@@ -44,5 +46,6 @@ __all__ = [
     "load_real_estate",
     "load_school",
     "low_rank_tasks",
+    "read_leaf",
     "related_tasks",
 ]

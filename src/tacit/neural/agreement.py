@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from torch import Tensor
@@ -15,14 +16,31 @@ from tacit.errors import InvalidInput
 from tacit.estimator import UNIT, Unprotected
 from tacit.estimator.halves import Message
 from tacit.neural import mixing
-from tacit.neural.rounds import Plan, State
+from tacit.neural.rounds import Method, Plan, State
 from tacit.neural.sampling import Everyone, Poisson, Sampler
-from tacit.neural.training import Door, affordable, multiplier, read_checkpoint, resumed
+from tacit.neural.training import (
+    Door,
+    affordable,
+    epsilon_after,
+    multiplier,
+    read_checkpoint,
+    resumed,
+)
 from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.mechanisms.rows import check_positive
 from tacit.privacy.noise import system_generator
 from tacit.privacy.release import Release
 
 Noise = Literal["secure", "simulated"]
+
+
+def require_choices(method: Method, rounds: int, checkpoint_every: int) -> None:
+    """InvalidInput unless the method is one of ours, and there is a round."""
+    if method not in get_args(Method):
+        raise InvalidInput(f"method must be {', '.join(get_args(Method))}, got {method!r}")
+    for name, given in (("rounds", rounds), ("checkpoint_every", checkpoint_every)):
+        if not isinstance(given, int | np.integer) or given < 1:
+            raise InvalidInput(f"{name} must be a number of at least 1, got {given!r}")
 
 
 def relation_of(relation: Any, clients: int) -> mixing.Mixing:
@@ -95,9 +113,18 @@ def affordable_plan(
     spent = max(costs, key=lambda each: each.epsilon_at(budget.delta))
     z = plan.noise_multiplier
     if z is not None:
+        check_positive("noise_multiplier", z)
         return plan, affordable(plan.sampler, plan.clients, z, rounds, budget, spent)
     found = multiplier(plan.sampler, plan.clients, rounds, budget, spent)
     return replace(plan, noise_multiplier=found), rounds
+
+
+def epsilon_of(plan: Plan, rounds: int, budget: Budget | None) -> float:
+    """ε of the plan's first rounds at the budget's δ; infinite without noise."""
+    z = plan.noise_multiplier
+    if budget is None or z is None:
+        return math.inf
+    return epsilon_after(plan.sampler, plan.clients, z, rounds, budget.delta, budget.neighbours)
 
 
 def first_state(
@@ -133,7 +160,7 @@ def history(door: Door) -> list[dict[str, Any]]:
 
 
 def guarantee(
-    plan: Plan, door: Door | None, budget: Budget | None, clients: Any, *, measured_classes: bool
+    plan: Plan, door: Door | None, budget: Budget | None, clients: Any, *, measured: bool
 ) -> Guarantee:
     """What this run, with all earlier ones on the same ledger, reveals about one client."""
     if budget is None or door is None:
@@ -143,7 +170,7 @@ def guarantee(
         doubts.append("simulated noise and coins from a seeded generator: nothing is secret")
     if isinstance(plan.sampler, Poisson) and budget.neighbours == "replace":
         doubts.append("Poisson sampling under replace assumes that the antipodal pair dominates")
-    if measured_classes:
+    if measured:
         doubts.append("classes taken from the data: declare them with classes=")
     own = () if plan.mixing.public else (
         "the broadcast that a client alone listens to: hand it to nobody but that client",

@@ -56,7 +56,7 @@ def batches(
 
     >>> two = Examples(torch.zeros(5, 1), torch.zeros(5), np.array([0, 2, 5]))
     >>> batches(two, np.array([1]), 2, 3, np.random.default_rng(0))[:, 0].tolist()
-    [[2, 3, 4], [2, 3, 4]]
+    [[4, 3, 2], [4, 3, 2]]
     """
     sizes = examples.sizes[clients]
     widest = int(sizes.max(initial=1))

@@ -32,23 +32,25 @@ from tacit.metrics import nmse
 from tacit.neural.agreement import (
     Noise,
     affordable_plan,
+    epsilon_of,
     first_state,
     generators,
     guarantee,
     history,
     relation_of,
+    require_choices,
     run_of,
     sampler_of,
     shared_message,
 )
-from tacit.neural.finetuning import Finetuning, finetuned
+from tacit.neural.finetuning import Finetuning, finetuned, require_kind
 from tacit.neural.inputs import as_rows, chosen_device, gathered, targets_of
 from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.personal import LEARNER, PersonalModels, width
 from tacit.neural.rounds import Adaptive, Method, Plan, State, begin, current
 from tacit.neural.sampling import Sampler
 from tacit.neural.stacked import Stacked, require_personal
-from tacit.neural.training import Door, epsilon_after, train, write_checkpoint
+from tacit.neural.training import Door, train, write_checkpoint
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.release import Declared, Release, new_run
 
@@ -154,6 +156,7 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
         round go to ``private_history_``. They steer nothing.
         """
         module, device, work = self._module(), chosen_device(self.device), self._work()
+        self._work_at_home()  # a mistake there should not cost a whole run
         rows = as_rows(X, next(module.parameters()).dtype)
         stacked = Stacked(module, rows[:2].to(device))
         classes, targets = targets_of(y, self.loss, self.classes, width(stacked, rows), rows.dtype)
@@ -164,7 +167,7 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
         start = begin(plan, stacked.start(), self.clip_norm)
         state, earlier = first_state(plan, start, door, self._checkpoint)
         models = PersonalModels(
-            stacked, classes, labels, state.centres, state.centres, plan.mixing.listens,
+            stacked, classes, labels, current(plan, state), state.centres, plan.mixing.listens,
             door is None or plan.mixing.public, tuple(rows.shape[1:]),
         )  # fmt: skip
         self.private_history_: list[dict[str, float]] = []
@@ -178,16 +181,17 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
         """A copy: the user's own stays where and as it is."""
         if self.model is None:
             raise InvalidInput("FederatedMTL needs a model: any torch.nn.Module")
-        if self.method not in ("mtl", "fedavg", "fedprox"):
-            raise InvalidInput(f"method must be mtl, fedavg or fedprox, got {self.method!r}")
-        if not isinstance(self.rounds, int | np.integer) or self.rounds < 1:
-            raise InvalidInput(f"rounds must be a number of at least 1, got {self.rounds!r}")
+        require_choices(self.method, self.rounds, self.checkpoint_every)
         require_personal(self.model)
         return copy.deepcopy(self.model).to(chosen_device(self.device)).train()
 
     def _work(self) -> LocalWork:
         pull = 0.0 if self.method == "fedavg" else self.pull
         return LocalWork(self.local_steps, self.batch, self.learning_rate, pull, self.loss)
+
+    def _work_at_home(self) -> LocalWork:
+        require_kind(self.finetune or "mean", self.loss)
+        return replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
 
     def _agreed(
         self, labels: tuple[Hashable, ...], noise: np.random.Generator | None
@@ -217,6 +221,8 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
     ) -> Callable[[State], None]:
         """After each round: checkpoint, a look at the watched rows, progress."""
         run, path = str(self.run_), self._checkpoint
+        if watch is not None:  # refused before the first round, if at all
+            models.scored(self._work().row_loss, *watch)
 
         def after(state: State) -> None:
             due = state.round == rounds or state.round % self.checkpoint_every == 0
@@ -225,7 +231,7 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
             if watch is not None:
                 now = replace(models, models=current(plan, state), centres=state.centres)
                 line = {"round": float(state.round)} | now.scored(self._work().row_loss, *watch)
-                line["epsilon"] = self._epsilon(plan, state.round)
+                line["epsilon"] = epsilon_of(plan, state.round, self.budget)
                 self.private_history_.append(line)
             if progress is not None:
                 progress("round", state.round, rounds)
@@ -248,9 +254,7 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
             state.centres, releases, private=door is not None, public=models.public
         )
         measured = models.classes is not None and models.classes.measured
-        self.guarantee_ = guarantee(
-            plan, door, self.budget, models.labels, measured_classes=measured
-        )
+        self.guarantee_ = guarantee(plan, door, self.budget, models.labels, measured=measured)
         self.history_ = [] if door is None else history(door)
 
     def _set_models(self, models: PersonalModels) -> None:
@@ -271,27 +275,17 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
         return finetuned(self._finetuner(trainer), start, centres, self.finetune, rng)
 
     def _finetuner(self, trainer: Trainer) -> Trainer:
-        work = replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
-        return Trainer(trainer.stacked, work, trainer.examples, self.chunk)
+        return Trainer(trainer.stacked, self._work_at_home(), trainer.examples, self.chunk)
 
     def epsilon_after(self, rounds: int) -> float:
         """ε of the first ``rounds`` rounds of this run at the budget's δ (S2 Fig. 2)."""
-        check_is_fitted(self, "shared_")
-        return self._epsilon(self._plan, rounds)
-
-    def _epsilon(self, plan: Plan, rounds: int) -> float:
-        z = plan.noise_multiplier
-        if self.budget is None or z is None:
-            return float("inf")
-        return epsilon_after(
-            plan.sampler, plan.clients, z, rounds, self.budget.delta, self.budget.neighbours
-        )
+        check_is_fitted(self, "_plan", msg="only a model that was fitted here has rounds to count")
+        return epsilon_of(self._plan, rounds, self.budget)
 
     # --- using it --------------------------------------------------------------------------------
 
     def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
-        """Classes, or numbers when loss="squared"; a row of a client that was not fitted is an
-        error, or gets the shared model."""
+        """Classes, or numbers when loss="squared"; a stranger is an error, or is shown w̃."""
         check_is_fitted(self, "shared_")
         outputs = self._models.outputs(X, task, unknown)
         if self._models.classes is not None:

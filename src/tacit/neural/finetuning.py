@@ -40,12 +40,7 @@ def finetuned(
 
     ``trainer.work.pull`` is λ. A client without rows, or one that diverges, keeps the centre.
     """
-    if kind not in FINETUNINGS:
-        raise InvalidInput(f"finetune must be one of {', '.join(FINETUNINGS)}, got {kind!r}")
-    if kind == "kl" and trainer.work.loss != "cross_entropy":
-        raise InvalidInput(
-            "finetune='kl' compares class probabilities: it needs classes to predict"
-        )
+    require_kind(kind, trainer.work.loss)
     work = trainer.work
     plain = work if kind == "mean" else replace(work, pull=0.0)
     done = torch.empty_like(start)
@@ -67,6 +62,16 @@ def finetuned(
         usable &= torch.from_numpy(trainer.examples.sizes[clients] > 0).to(found.device)
         done[part] = torch.where(usable[:, None], found, around).to(done)
     return done
+
+
+def require_kind(kind: Finetuning, loss: object) -> None:
+    """InvalidInput unless it is one of the four, and one that goes with the loss."""
+    if kind not in FINETUNINGS:
+        raise InvalidInput(f"finetune must be one of {', '.join(FINETUNINGS)}, got {kind!r}")
+    if kind == "kl" and loss != "cross_entropy":
+        raise InvalidInput(
+            "finetune='kl' compares class probabilities: it needs classes to predict"
+        )
 
 
 def _symmetrised_kl(trainer: Trainer, strength: float) -> Extra:

@@ -41,13 +41,16 @@ class Mixing:
     def reach(self) -> float:
         """max_k ‖(B_rk) over the rows r that somebody else listens to‖₂.
 
-        >>> round(relationship([[0.5, 0.5], [0.25, 0.75]]).reach, 2)
-        0.5
+        Where nobody hears another client (there is but one), the whole column: outsiders look on.
+
+        >>> round(relationship([[0.5, 0.5], [0.25, 0.75]]).reach, 2), mean(1).reach
+        (0.5, 1.0)
         """
         rows = np.arange(len(self.weights))[:, None]
         listeners = np.bincount(self.listens, minlength=len(self.weights))[:, None]
         others = listeners - (rows == self.listens[None])  # (R, m): listeners other than client k
-        return float(np.sqrt((np.where(others > 0, self.weights, 0.0) ** 2).sum(axis=0)).max())
+        found = _longest(np.where(others > 0, self.weights, 0.0))
+        return found if found > 0 else _longest(self.weights)
 
     @property
     def public(self) -> bool:
@@ -57,12 +60,16 @@ class Mixing:
         >>> mean(3).public, relationship([[9.0, 1.0], [1.0, 0.0]]).public
         (True, False)
         """
-        whole = np.sqrt((self.weights**2).sum(axis=0)).max()
-        return bool(whole <= self.reach * (1 + 1e-12))
+        return _longest(self.weights) <= self.reach * (1 + 1e-12)
 
     def broadcasts(self, sums: FloatArray, share: float) -> FloatArray:
         """From noisy sums (R, d) to steps of the centres (R, d): post-processing."""
         return np.asarray(sums * (self.factors / share)[:, None])
+
+
+def _longest(weights: FloatArray) -> float:
+    """The largest norm of a column."""
+    return float(np.sqrt((weights**2).sum(axis=0)).max())
 
 
 def mean(clients: int) -> Mixing:

@@ -152,16 +152,17 @@ class PersonalModels:
                 f"{where} was written for parameters {description['parameters']}, "
                 f"the given module has {shapes}"
             )
-        classes = description["classes"]
+        classes, row = description["classes"], tuple(description["row"])
+        models = torch.tensor(arrays["models"])
         return cls(
-            Stacked.plain(module),
+            Stacked(module, torch.zeros(2, *row, dtype=models.dtype)),
             None if classes is None else Classes(np.asarray(classes)),
             tuple(map(folder.hashable, description["labels"])),
-            torch.tensor(arrays["models"]),
+            models,
             torch.tensor(arrays["shared.centres"]),
             np.asarray(arrays["listens"]),
             description["public"],
-            tuple(description["row"]),
+            row,
         )
 
 

@@ -10,6 +10,7 @@ Centres are always computed from the ledger's outputs: from a checkpoint come th
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from tacit.neural.local import Trainer
 from tacit.neural.rounds import Plan, State, absorb, contribute, keep, unprotected
 from tacit.neural.sampling import Sampler
 from tacit.privacy import accounting
-from tacit.privacy.accounting import Cost
+from tacit.privacy.accounting import Cost, Gaussian
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Key, Release
@@ -98,11 +99,34 @@ def resumed(plan: Plan, start: State, saved: State, door: Door) -> tuple[State, 
 
 
 def multiplier(sampler: Sampler, clients: int, rounds: int, budget: Budget, spent: Cost) -> float:
-    """The smallest z with which all rounds fit on top of what was spent."""
+    """The smallest z with which all rounds fit on top of what was spent.
+
+    >>> from tacit.neural.sampling import Everyone
+    >>> round(multiplier(Everyone(), 10, 4, Budget(1.0, 1e-5, neighbours="zero-out"), Cost()), 5)
+    7.46126
+    """
+    one = sampler.event(clients, 1.0, budget.neighbours)
+    if isinstance(one, Gaussian):  # μ = one.mu/z; μ² adds up with whatever was spent, exactly
+        return one.mu * math.sqrt(rounds) / _left_mu(budget, spent)
     left = left_of(budget, spent)
     return accounting.noise_multiplier(
         lambda z: sampler.event(clients, z, budget.neighbours), rounds, left
     )
+
+
+def _left_mu(budget: Budget, spent: Cost) -> float:
+    """The μ of Gaussian rounds that still fits; what a calibrated run leaves by rounding does not
+    count."""
+    _require_delta(budget)
+    left = accounting.remaining_mu(budget, spent)
+    if left**2 <= 1e-9 * spent.mu_squared:
+        raise BudgetExceeded("every client", 0.0, budget.epsilon, budget)
+    return left
+
+
+def _require_delta(budget: Budget) -> None:
+    if budget.delta == 0:
+        raise NotPure("delta = 0 with Gaussian releases; rounds of models have no pure mechanism")
 
 
 def left_of(budget: Budget, spent: Cost) -> Budget:
@@ -111,8 +135,7 @@ def left_of(budget: Budget, spent: Cost) -> Budget:
     A sampled run is charged as (ε, δ): it gets all of δ that is left, or half of it where
     Gaussian releases have been spent and need the other half.
     """
-    if budget.delta == 0:
-        raise NotPure("delta = 0 with Gaussian releases; rounds of models have no pure mechanism")
+    _require_delta(budget)
     delta = budget.delta - spent.delta
     own = delta / 2 if spent.mu_squared > 0 else delta
     epsilon = budget.epsilon - spent.epsilon_at(spent.delta + delta - own)
@@ -128,10 +151,23 @@ def affordable(
 
     BudgetExceeded if not even one does.
     """
-    left = left_of(budget, spent)
+    event = sampler.event(clients, z, budget.neighbours)
+    if isinstance(event, Gaussian):
+        most = min(rounds, int((_left_mu(budget, spent) / event.mu) ** 2))
+    else:
+        most = _searched(sampler, clients, z, rounds, left_of(budget, spent))
+    if most == 0 < rounds:
+        left = max(0.0, budget.epsilon - spent.epsilon_at(budget.delta))
+        asked = accounting.epsilon([event], budget.delta)
+        raise BudgetExceeded("every client", left, asked, budget)
+    return most
+
+
+def _searched(sampler: Sampler, clients: int, z: float, rounds: int, left: Budget) -> int:
+    """The most rounds that fit into what is left, by bisection."""
 
     def asked(number: int) -> float:
-        return epsilon_after(sampler, clients, z, number, left.delta, budget.neighbours)
+        return epsilon_after(sampler, clients, z, number, left.delta, left.neighbours)
 
     low, high = 0, rounds
     while low < high:
@@ -140,8 +176,6 @@ def affordable(
             low = middle
         else:
             high = middle - 1
-    if low == 0 < rounds:
-        raise BudgetExceeded("every client", left.epsilon, asked(1), budget)
     return low
 
 

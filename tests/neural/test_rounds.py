@@ -1,0 +1,279 @@
+"""Rounds as pure functions, held against the paper's algorithm written down literally."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tacit.neural import mixing
+from tacit.neural.clients import Examples, batches
+from tacit.neural.cohort import CohortSum, Updates
+from tacit.neural.local import LocalWork, Trainer
+from tacit.neural.mixing import FloatArray
+from tacit.neural.rounds import (
+    Adaptive,
+    Method,
+    Plan,
+    State,
+    absorb,
+    begin,
+    contribute,
+    current,
+    keep,
+    play,
+    simulated,
+)
+from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.stacked import Stacked
+
+M, SIZES = 5, (6, 4, 9, 1, 3)
+
+
+def module() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 3), nn.Softplus(), nn.Linear(3, 2)).double()
+
+
+def examples(sizes: tuple[int, ...] = SIZES) -> Examples:
+    generator = torch.Generator().manual_seed(1)
+    X = torch.randn(sum(sizes), 4, generator=generator, dtype=torch.float64)
+    y = torch.randint(2, (sum(sizes),), generator=generator)
+    return Examples(X, y, np.concatenate([[0], np.cumsum(sizes)]))
+
+
+def trainer(work: LocalWork | None = None, data: Examples | None = None) -> Trainer:
+    data = data or examples()
+    return Trainer(Stacked(module(), data.X[:2]), work or LocalWork(3, 2, 0.2, pull=0.5), data)
+
+
+def plan(
+    sampler: Sampler | None = None, z: float | None = None, method: Method = "mtl", **more: Any
+) -> Plan:
+    return Plan(more.pop("mixing", mixing.mean(M)), sampler or Everyone(), M, z, method, **more)
+
+
+def started(p: Plan, t: Trainer, clip: float = 1.0) -> State:
+    return begin(p, t.stacked.start(), clip)
+
+
+def gradient(t: Trainer, w: Tensor, rows: Any) -> Tensor:
+    """∇ of the mean loss of the plain module on some rows."""
+    w = w.clone().requires_grad_()
+    loss = nn.functional.cross_entropy(t.stacked.one(w, t.examples.X[rows]), t.examples.y[rows])
+    (found,) = torch.autograd.grad(loss, w)
+    return found
+
+
+def silent(mechanism: CohortSum, updates: Updates) -> FloatArray:
+    """The mechanism without its noise."""
+    total = mechanism._total(updates, secure=False)
+    return np.asarray(total.reshape(len(updates.weights), -1))
+
+
+# --- Algorithm 1 ---------------------------------------------------------------------------------
+
+
+class Literal:
+    """Algorithm 1 of S2, line by line; |S_t| replaced by p·m, and the noise left out."""
+
+    def __init__(self, t: Trainer, gamma: float, share: float) -> None:
+        self.trainer, self.gamma, self.denominator = t, gamma, share * M
+        self.w = [t.stacked.start() for _ in range(M)]  # line 1
+        self.centre = torch.stack(self.w).mean(0)
+        self.norms: list[float] = []
+
+    def round(self, cohort: NDArray[np.int64], order: NDArray[np.int64]) -> None:
+        total = torch.zeros_like(self.centre)
+        for place, k in enumerate(cohort):  # line 4
+            before = self.w[k]
+            self.w[k] = self.client_update(before, order[:, place])  # line 5
+            g = self.w[k] - before  # line 6
+            self.norms.append(float(g.norm()))
+            total += g * min(1.0, self.gamma / self.norms[-1])
+        self.centre = self.centre + total / self.denominator  # line 8
+
+    def client_update(self, w: Tensor, batches: NDArray[np.int64]) -> Tensor:
+        work = self.trainer.work
+        for rows in batches:  # line 12
+            w = w - work.rate * (  # line 13
+                gradient(self.trainer, w, rows) + work.pull * (w - self.centre)
+            )
+        return w
+
+
+@pytest.mark.parametrize("sampler", [Everyone(), Poisson(0.5), Fixed(2)])
+def test_pmtl_is_algorithm_1(sampler: Sampler) -> None:
+    t, p = trainer(), plan(sampler, z=1.0)
+    gamma = 0.25
+    state, literal = started(p, t, gamma), Literal(t, gamma, sampler.share(M))
+    rng, twin = np.random.default_rng(3), np.random.default_rng(3)
+    for _ in range(6):
+        cohort = sampler.cohort(M, twin)
+        literal.round(cohort, batches(t.examples, cohort, 3, 2, twin))
+        state = play(p, state, t, rng, silent)
+        torch.testing.assert_close(state.centres[0], literal.centre, rtol=1e-9, atol=1e-9)
+        assert state.models is not None
+        torch.testing.assert_close(state.models, torch.stack(literal.w), rtol=1e-9, atol=1e-9)
+    assert min(literal.norms) < gamma < max(literal.norms)  # the clip was at work
+
+
+def test_without_pull_one_step_and_everybody_is_fedsgd() -> None:
+    """w̃ − η·(mean over clients of their gradients at w̃)."""
+    data = examples((4, 4, 4, 4, 4))
+    t, p = trainer(LocalWork(1, 4, 0.3), data), plan()
+    state = play(p, started(p, t), t, np.random.default_rng(0), silent)
+    w = t.stacked.start()
+    each = [gradient(t, w, range(4 * k, 4 * k + 4)) for k in range(5)]
+    expected = w - 0.3 * torch.stack(each).mean(0)
+    torch.testing.assert_close(state.centres[0], expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["mtl", "fedavg"])
+def test_without_noise_one_client_is_plain_training(method: Method) -> None:
+    data = examples((8,))
+    t = trainer(LocalWork(2, 8, 0.3), data)
+    p = Plan(mixing.mean(1), Everyone(), 1, None, method)
+    state, rng = begin(p, t.stacked.start(), 1.0), np.random.default_rng(0)
+    for _ in range(4):
+        state = play(p, state, t, rng, silent)
+    w = t.stacked.start()
+    for _ in range(8):
+        w = w - 0.3 * gradient(t, w, range(8))
+    torch.testing.assert_close(state.centres[0], w, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(current(p, state)[0], w, rtol=1e-9, atol=1e-9)
+
+
+def test_fedavg_starts_at_the_centre_and_keeps_nothing() -> None:
+    t, p = trainer(LocalWork(3, 2, 0.2)), plan(method="fedavg")
+    state, rng, twin = started(p, t), np.random.default_rng(0), np.random.default_rng(0)
+    assert state.models is None
+    for _ in range(3):
+        order = batches(t.examples, Everyone().cohort(M, twin), 3, 2, twin)
+        around = state.centres.expand(M, -1).clone()
+        expected = t(around, around, order).mean(0)
+        state = play(p, state, t, rng, silent)
+        torch.testing.assert_close(state.centres[0], expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(current(p, state), state.centres.expand(M, -1))
+
+
+def test_fedprox_is_fedavg_with_a_pull() -> None:
+    t = trainer(LocalWork(3, 2, 0.2, pull=0.0))
+    pulled = trainer(LocalWork(3, 2, 0.2, pull=4.0))
+    found = {}
+    for name, method, who in [
+        ("avg", "fedavg", t),
+        ("prox", "fedprox", pulled),
+        ("p0", "fedprox", t),
+    ]:
+        p = plan(method=method)  # type: ignore[arg-type] # a str in a loop
+        found[name] = play(p, started(p, who), who, np.random.default_rng(0), silent).centres[0]
+    torch.testing.assert_close(found["p0"], found["avg"])
+    start = t.stacked.start()
+    assert (found["prox"] - start).norm() < 0.95 * (found["avg"] - start).norm()
+
+
+# --- relations -----------------------------------------------------------------------------------
+
+
+def test_clusters_are_separate_runs() -> None:
+    t = trainer()
+    clusters = plan(z=1.0, mixing=mixing.clusters([0, 1, 0, 1, 1]))
+    state = play(clusters, started(clusters, t, 0.3), t, np.random.default_rng(0), silent)
+    done = contribute(clusters, started(clusters, t), t, np.random.default_rng(0))
+    clipped = torch.cat([part for part, _, _ in done.updates.clipped(0.3)])
+    for cluster, members in enumerate([[0, 2], [1, 3, 4]]):
+        expected = t.stacked.start() + clipped[members].mean(0)
+        torch.testing.assert_close(state.centres[cluster], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_with_a_matrix_each_client_hears_its_own_row() -> None:
+    omega = np.random.default_rng(0).normal(size=(M, M))
+    t, p = trainer(), plan(Fixed(3), z=1.0, mixing=mixing.relationship(omega))
+    state = started(p, t, 0.3)
+    done = contribute(p, state, t, np.random.default_rng(0))
+    clipped = torch.cat([part for part, _, _ in done.updates.clipped(0.3)])
+    after = play(p, state, t, np.random.default_rng(0), silent)
+    for j in range(M):
+        heard = sum(omega[j, k] * u for k, u in zip(done.cohort, clipped, strict=True)) / (3 / M)
+        torch.testing.assert_close(after.centres[j], t.stacked.start() + heard)
+    again = contribute(p, after, t, np.random.default_rng(5))
+    order = batches(t.examples, again.cohort, 3, 2, _after_cohort(p, 5))
+    assert after.models is not None
+    own = after.models[torch.from_numpy(again.cohort)]
+    expected = t(own, after.centres[torch.from_numpy(again.cohort)], order)
+    torch.testing.assert_close(again.trained, expected, rtol=1e-9, atol=1e-9)
+
+
+def _after_cohort(p: Plan, seed: int) -> np.random.Generator:
+    rng = np.random.default_rng(seed)
+    p.sampler.cohort(M, rng)
+    return rng
+
+
+def test_noise_grows_with_the_reach_of_the_relation() -> None:
+    wide = plan(z=2.0, mixing=mixing.relationship(np.full((M, M), 3.0)))
+    assert wide.mechanism(0.5).sigma == pytest.approx(2.0 * 0.5 * 3.0 * np.sqrt(M - 1))
+    assert plan(z=2.0).mechanism(0.5).sigma == pytest.approx(1.0)
+
+
+# --- who takes part, and who cannot --------------------------------------------------------------
+
+
+class Nobody(Poisson):
+    """Coins that all fell on the other side."""
+
+    def cohort(self, clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        return np.zeros(0, dtype=np.int64)
+
+
+def test_a_round_in_which_nobody_is_sampled_moves_the_centre_by_noise_alone() -> None:
+    t, p = trainer(), plan(Nobody(0.2), z=1.0)
+    state = started(p, t)
+    after = play(p, state, t, np.random.default_rng(0), simulated(np.random.default_rng(7)))
+    noise = np.random.default_rng(7).standard_normal(t.stacked.size)
+    step = (after.centres - state.centres)[0].numpy()
+    np.testing.assert_allclose(step, noise / (0.2 * M), rtol=1e-9)
+    assert torch.equal(current(p, after), current(p, state))
+
+
+def test_an_empty_client_contributes_zero_and_keeps_its_model() -> None:
+    t, p = trainer(data=examples((3, 0, 4, 0, 2))), plan()
+    done = contribute(p, started(p, t), t, np.random.default_rng(0))
+    moved = done.updates.values.norm(dim=1) > 0
+    assert moved.tolist() == [True, False, True, False, True]
+
+
+def test_a_client_that_diverges_contributes_zero_and_keeps_what_it_had() -> None:
+    data = examples()
+    data.X[6:10] *= 1e200  # client 1
+    t, p = trainer(LocalWork(4, 2, 0.2), data), plan(z=1.0)
+    state = started(p, t)
+    done = contribute(p, state, t, np.random.default_rng(0))
+    finite = torch.isfinite(done.trained).all(dim=1)
+    assert finite.tolist() == [True, False, True, True, True]
+    after = absorb(p, keep(state, done), silent(p.mechanism(1.0), done.updates))
+    assert torch.isfinite(after.centres).all()
+    assert after.models is not None
+    assert torch.equal(after.models[1], t.stacked.start())
+    assert not torch.equal(after.models[0], t.stacked.start())
+    without = play(replace(p, noise_multiplier=None), state, t, np.random.default_rng(0), silent)
+    assert torch.isfinite(without.centres).all()
+
+
+def test_the_same_state_and_coins_give_the_same_round() -> None:
+    t, p = trainer(), plan(Poisson(0.5), z=1.0, adaptive=Adaptive())
+    state = started(p, t)
+    one, other = (
+        play(p, state, t, np.random.default_rng(0), simulated(np.random.default_rng(1)))
+        for _ in "ab"
+    )
+    assert torch.equal(one.centres, other.centres)
+    assert one.clip_norm == other.clip_norm != state.clip_norm
+    assert state.round == 0
+    assert torch.equal(state.centres[0], t.stacked.start())  # a new state, the old one as it was

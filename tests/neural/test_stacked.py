@@ -1,0 +1,155 @@
+"""All clients at once compute what one client after the other computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tacit.errors import InvalidInput
+from tacit.neural.stacked import Stacked
+
+
+class Residual(nn.Module):
+    """x + f(x), pooled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Conv2d(2, 2, 3, padding="same", bias=False)
+        self.last = nn.Linear(2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.last((x + self.inner(x).relu()).mean((2, 3))))
+
+
+IMAGE = (2, 9, 8)
+
+
+def _conv(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(3))
+
+
+def _mlp(*inner: nn.Module) -> nn.Module:
+    return nn.Sequential(*inner, nn.Linear(4, 3))
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], bool]] = {
+    "mlp": (lambda: _mlp(nn.Linear(5, 4), nn.Tanh()), (5,), True),
+    "no bias": (lambda: _mlp(nn.Linear(5, 4, bias=False)), (5,), True),
+    "three axes": (lambda: _conv(nn.Linear(5, 4), nn.ReLU()), (2, 5), True),
+    "cnn": (lambda: _conv(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.MaxPool2d(2)), IMAGE, True),
+    "same": (lambda: _conv(nn.Conv2d(2, 4, (4, 3), padding="same")), IMAGE, True),
+    "padded": (lambda: _conv(nn.Conv2d(2, 4, 3, padding=(2, 1))), IMAGE, True),
+    "strides": (lambda: _conv(nn.Conv2d(2, 4, 3, stride=(2, 3), bias=False)), IMAGE, True),
+    "pool": (lambda: _conv(nn.Conv2d(2, 4, 3), nn.MaxPool2d(3, 2, padding=1)), IMAGE, True),
+    "residual": (Residual, IMAGE, True),
+    "groups": (lambda: _conv(nn.Conv2d(2, 4, 3, groups=2)), IMAGE, False),
+    "dilated": (lambda: _conv(nn.Conv2d(2, 4, 2, dilation=2)), IMAGE, False),
+    "mirror": (lambda: _conv(nn.Conv2d(2, 4, 3, padding_mode="reflect", padding=1)), IMAGE, False),
+    "layer norm": (lambda: _mlp(nn.Linear(5, 4), nn.LayerNorm(4)), (5,), False),
+    "group norm": (lambda: _conv(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4)), IMAGE, False),
+}
+
+
+def built(name: str) -> tuple[nn.Module, Tensor]:
+    """The module in double precision, and inputs of three clients, four rows each."""
+    torch.manual_seed(0)
+    make, shape, _ = MODELS[name]
+    module, x = make().double(), torch.randn(12, *shape, dtype=torch.float64)
+    module(x)  # lazy layers take their shape
+    return module, x
+
+
+# torch warns that an even kernel needs unequal padding: the case that we want.
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+@pytest.mark.parametrize("name", MODELS)
+def test_batched_is_sequential_in_value_and_gradient(name: str) -> None:
+    module, x = built(name)
+    stacked = Stacked(module, x[:2])
+    assert stacked.batched == MODELS[name][2]
+    W = stacked.start() + torch.randn(3, stacked.size, dtype=torch.float64)
+    together, alone = W.clone().requires_grad_(), W.clone().requires_grad_()
+    inputs = [x.clone().requires_grad_(), x.clone().requires_grad_()]
+    out = stacked(stacked.views(together), inputs[0])
+    parts = [stacked.one(alone[k], inputs[1][4 * k : 4 * k + 4]) for k in range(3)]
+    torch.testing.assert_close(out, torch.cat(parts), rtol=1e-9, atol=1e-9)
+    weights = torch.randn_like(out)
+    (out * weights).sum().backward()  # type: ignore[no-untyped-call] # torch's backward
+    (torch.cat(parts) * weights).sum().backward()  # type: ignore[no-untyped-call] # as above
+    torch.testing.assert_close(together.grad, alone.grad, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(inputs[0].grad, inputs[1].grad, rtol=1e-9, atol=1e-9)
+
+
+def test_a_module_that_looks_at_the_whole_batch_is_not_trusted_to_be_batched() -> None:
+    class Centred(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(5, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.as_tensor(self.layer(x - x.mean(0)))
+
+    stacked = Stacked(Centred(), torch.zeros(2, 5))
+    assert not stacked.batched
+    W, x = torch.randn(3, stacked.size), torch.randn(12, 5)
+    parts = [stacked.one(W[k], x[4 * k : 4 * k + 4]) for k in range(3)]
+    torch.testing.assert_close(stacked(stacked.views(W), x), torch.cat(parts))
+
+
+def test_tied_parameters_are_one_parameter() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(3, 3)
+            self.second = self.first
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.as_tensor(self.second(self.first(x).relu()))
+
+    stacked = Stacked(Tied(), torch.zeros(2, 3))
+    assert stacked.size == 12
+    W, x = torch.randn(2, 12), torch.randn(6, 3)
+    parts = [stacked.one(W[k], x[3 * k : 3 * k + 3]) for k in range(2)]
+    torch.testing.assert_close(stacked(stacked.views(W), x), torch.cat(parts))
+
+
+def test_dropout_differs_between_clients_and_is_off_in_evaluation() -> None:
+    module = nn.Sequential(nn.Linear(4, 50), nn.Dropout(0.5), nn.Linear(50, 2))
+    stacked = Stacked(module, torch.zeros(2, 4))
+    W, x = stacked.start().repeat(2, 1), torch.ones(2, 4)
+    first, second = stacked(stacked.views(W), x)
+    assert not torch.equal(first, second)
+    assert stacked.set_training(False)
+    first, second = stacked(stacked.views(W), x)
+    torch.testing.assert_close(first, second)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), "1 is a BatchNorm1d.*GroupNorm"),
+        (nn.BatchNorm2d(3), "the model is a BatchNorm2d"),
+        (nn.Sequential(nn.Flatten(), nn.ReLU()), "no parameters"),
+    ],
+)
+def test_what_cannot_be_personal_is_refused_with_the_reason(module: nn.Module, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Stacked(module, torch.zeros(2, 3))
+
+
+def test_a_buffer_is_refused_by_name() -> None:
+    module = nn.Linear(3, 2)
+    module.register_buffer("seen", torch.zeros(1))
+    with pytest.raises(InvalidInput, match="'seen', which is no parameter"):
+        Stacked(module, torch.zeros(2, 3))
+
+
+def test_the_callers_module_is_not_touched() -> None:
+    module, x = built("cnn")
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    stacked = Stacked(module, x[:2])
+    stacked(stacked.views(stacked.start().repeat(3, 1)), x)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert type(next(iter(module.children()))) is nn.Conv2d
