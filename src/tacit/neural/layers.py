@@ -93,7 +93,7 @@ class _Patches(torch.autograd.Function):
         ctx.save_for_backward(rows, kernel)
         ctx.size, ctx.stride, ctx.shape = size, stride, x.shape
         down, across = ((x.shape[i + 1] - size[i]) // stride[i] + 1 for i in range(2))
-        with _convolution_precision():
+        with _convolution_precision(x):
             return _product(rows, kernel, bias).view(len(x), down, across, -1)
 
     @staticmethod
@@ -103,7 +103,7 @@ class _Patches(torch.autograd.Function):
         n, down, across, out = dy.shape
         flat = dy.reshape(len(kernel), -1, out)
         d_bias = flat.sum(1) if ctx.needs_input_grad[2] else None
-        with _convolution_precision():
+        with _convolution_precision(dy):
             d_kernel = torch.bmm(rows.mT, flat)
             if not ctx.needs_input_grad[0]:
                 return None, d_kernel, d_bias, None, None
@@ -125,9 +125,12 @@ class FusedMaxPool2d(nn.Module):
 
 
 @contextmanager
-def _convolution_precision() -> Iterator[None]:
-    """Matrix products as precise as PyTorch's convolutions are asked to be (on a GPU it allows
-    TF32 for these by default, and not for other matrix products)."""
+def _convolution_precision(x: Tensor) -> Iterator[None]:
+    """Matrix products as precise as PyTorch's convolutions are asked to be: on a GPU it allows TF32
+    for these by default, and not for other matrix products. On a CPU nothing changes."""
+    if not x.is_cuda:
+        yield
+        return
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32
     try:
