@@ -143,3 +143,11 @@ def test_contributions_have_norm_at_most_one() -> None:
     assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12
     rows = module.directions(problems, Squared(), np.zeros(4), None)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
+
+
+@pytest.mark.parametrize(("delta", "said"), [(1e-5, False), (1 / 20, True)])
+def test_a_delta_near_one_over_m_is_told(delta: float, said: bool) -> None:
+    data = related_tasks(20, 8, 3, rng=np.random.default_rng(0))
+    model = MeanRegularized(budget=Budget(1.0, delta), ranges=data.ranges)
+    model.fit(data.X, data.y, task=data.task)
+    assert any("not well below 1/20" in part for part in model.guarantee_.not_covered) is said

@@ -28,7 +28,7 @@ from tacit import folder
 from tacit._version import __version__
 from tacit.errors import InvalidInput, UnknownTask, UntrustedMessage
 from tacit.estimator.halves import Door, Home, Message, Progress, Unprotected
-from tacit.estimator.planning import UNIT, history, open_door, opened
+from tacit.estimator.planning import UNIT, history, large_delta, open_door, opened
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss, loss_named
 from tacit.metrics import nmse
@@ -181,8 +181,11 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
             return replace(self._unit(), reason="budget=None: no privacy at all")
         delta = max(b.delta for b in door.budgets if b is not None)
         doubts = self._doubts(schema, door)
+        unit = self._unit()
+        caveat = large_delta(delta, len(door.labels)) if unit == UNIT else ()
         return replace(
-            self._unit(),
+            unit,
+            not_covered=(*unit.not_covered, *caveat),
             epsilon=max(each.epsilon_at(delta) for each in set(door.ledger.costs(door.labels))),
             delta=delta,
             neighbours=door.neighbours,

@@ -35,6 +35,20 @@ UNIT = Guarantee(
 """Task-level joint DP, before anything is known about the run."""
 
 
+def large_delta(delta: float, tasks: int) -> tuple[str, ...]:
+    """What to add to not_covered where δ is not well below 1/m; the papers' 1/m is not.
+
+    >>> large_delta(1e-5, 139), large_delta(1 / 139, 139)[0][:33]
+    ((), 'one whole task, with probability ')
+    """
+    if delta * tasks <= 0.1:
+        return ()
+    return (
+        f"one whole task, with probability delta: {delta:.2g} is not well below 1/{tasks}, "
+        "so somebody may leak; take a smaller delta",
+    )
+
+
 def opened(ledger: Any) -> Ledger:
     if ledger is None:
         return Ledger.in_memory()

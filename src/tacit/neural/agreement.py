@@ -15,6 +15,7 @@ from torch import Tensor
 from tacit.errors import InvalidInput
 from tacit.estimator import UNIT, Unprotected
 from tacit.estimator.halves import Message
+from tacit.estimator.planning import large_delta
 from tacit.neural import mixing
 from tacit.neural.rounds import Method, Plan, State
 from tacit.neural.sampling import Everyone, Poisson, Sampler
@@ -180,7 +181,12 @@ def guarantee(
         epsilon=max(each.epsilon_at(budget.delta) for each in set(door.ledger.costs(clients))),
         delta=budget.delta,
         neighbours=budget.neighbours,
-        not_covered=(*UNIT.not_covered, "the parameters that the module came with", *own),
+        not_covered=(
+            *UNIT.not_covered,
+            "the parameters that the module came with",
+            *own,
+            *large_delta(budget.delta, plan.clients),
+        ),
         accountant=f"{type(plan.sampler).__name__}: all rounds composed as planned (PLD, binomial "
         "mixture or exact Gaussian DP), added up over all runs on this ledger",
         secure_noise=door.rng is None,
