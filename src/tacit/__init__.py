@@ -74,6 +74,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "neural":  # needs PyTorch, so it comes when it is asked for
+        return import_module("tacit.neural")
     if name not in _HOME:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

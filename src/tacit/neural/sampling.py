@@ -18,6 +18,7 @@ z = σ/γ is the noise multiplier, γ the clip norm; μ = 1/z under zero-out, 2/
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,8 +60,13 @@ class Poisson:
             raise InvalidInput(f"rate must be in (0, 1], got {self.rate}")
 
     def cohort(self, clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Perhaps nobody: the round is then noise alone, and is charged."""
-        return np.flatnonzero(rng.random(clients) < self.rate).astype(np.int64)
+        """Perhaps nobody: the round is then noise alone, and is charged.
+
+        A uniform number has 53 bits; the rate is rounded down to them, so the true rate is not
+        above the one that is charged.
+        """
+        rate = math.floor(self.rate * 2.0**53) * 2.0**-53
+        return np.flatnonzero(rng.random(clients) < rate).astype(np.int64)
 
     def share(self, clients: int) -> float:
         """p."""
