@@ -66,7 +66,21 @@ def max_pool(x: Tensor, size: Any, stride: Any, padding: Any) -> Tensor:
 
 @cache
 def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return torch.compile(function, dynamic=function is updated)
+    """The function compiled; as it is where compiling fails (no C compiler, say): a slower round is
+    better than none."""
+    compiled = torch.compile(function, dynamic=function is updated)
+    broken = False
+
+    def run(*arguments: Any) -> Tensor:
+        nonlocal broken
+        if not broken:
+            try:
+                return compiled(*arguments)
+            except torch._dynamo.exc.TorchDynamoException:
+                broken = True
+        return function(*arguments)
+
+    return run
 
 
 def fused(function: Callable[..., Tensor], x: Tensor, *rest: Any) -> Tensor:
