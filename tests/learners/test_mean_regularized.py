@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import Budget, MeanRegularized, Pooled, SingleTask
+from tacit import Budget, MeanRegularized, Pooled, SingleTask, TaskSet
 from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
+from tacit.errors import UnknownTask
 from tacit.estimator import Home
 from tacit.learners import mean_regularized as module
 from tacit.linear.batched import Problems, shared_mean, solve_path
@@ -151,3 +152,18 @@ def test_a_delta_near_one_over_m_is_told(delta: float, said: bool) -> None:
     model = MeanRegularized(budget=Budget(1.0, delta), ranges=data.ranges)
     model.fit(data.X, data.y, task=data.task)
     assert any("not well below 1/20" in part for part in model.guarantee_.not_covered) is said
+
+
+def test_tasks_that_are_already_scaled_give_the_same_model_and_scores() -> None:
+    data = related_tasks(6, 8, 3, rng=np.random.default_rng(0))
+    whole = MeanRegularized(ranges=data.ranges).fit(data.X, data.y, task=data.task)
+    again = MeanRegularized(ranges=data.ranges)
+    schema, tasks = again._declare(data.X, data.y, data.task)
+    again.fit_tasks(tasks, schema)
+    assert np.array_equal(whole.coef_, again.coef_)
+    scores = schema.inverse_target(again.scores_of(tasks))
+    order = np.argsort(data.task, kind="stable")
+    assert np.allclose(scores, whole.predict(data.X, task=data.task)[order])
+    other = TaskSet.from_arrays(data.X, data.y, data.task + 100, schema=schema)
+    with pytest.raises(UnknownTask):
+        again.scores_of(other)

@@ -562,3 +562,16 @@ def test_nothing_else_becomes_a_release() -> None:
         Release(np.array([object()]), (key(1),), True)
     with pytest.raises(InvalidInput, match="JSON or an array"):
         Declared(object())
+
+
+def test_what_was_released_can_be_asked_for_and_costs_nothing() -> None:
+    ledger, mechanism = Ledger.in_memory(), Fake(Gaussian(0.1))
+    ledger.open_run("r", ["a"], Budget(1.0), [Gaussian(0.1)] * 2)
+    key = Key("r", 0, "curator")
+    assert ledger.released(key) is None
+    out = ledger.release(mechanism, None, key=key)
+    spent, found = ledger.spent("a"), ledger.released(key)
+    assert found is not None
+    assert np.array_equal(found.value, out.value)
+    assert (ledger.spent("a"), mechanism.draws) == (spent, 1)
+    assert ledger.released(Key("r", 1, "curator")) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,3 +142,19 @@ def test_an_unproven_encoder_is_not_handed_out(tmp_path: Path) -> None:
     doubtful = guarantee(mechanism(), BUDGET, simulated=True)
     with pytest.raises(UntrustedMessage, match="nobody should report"):
         export_encoder(tmp_path, [Layer(np.eye(2), np.zeros(2))], mechanism(), doubtful)
+
+
+@pytest.mark.parametrize("user", [None, list("abcdef")])
+def test_no_report_leaves_but_through_a_ledger(
+    user: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: list[int] = []
+    door = Ledger.release
+
+    def watched(self: Ledger, mechanism: Any, contributions: Any, **rest: Any) -> Any:
+        passed.append(len(contributions))
+        return door(self, mechanism, contributions, **rest)
+
+    monkeypatch.setattr(Ledger, "release", watched)
+    reported(mechanism(), ROWS, BUDGET, user=user)
+    assert sum(passed) == len(ROWS)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 import torch
 
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure
+from tacit.folder import replace_file
 from tacit.neural.local import Trainer
 from tacit.neural.rounds import Plan, State, absorb, contribute, keep, unprotected
 from tacit.neural.sampling import Sampler
@@ -204,9 +204,8 @@ def write_checkpoint(path: Path, state: State, run: str) -> None:
     if state.models is not None:
         tensors["models"] = state.models.contiguous()
     about = {"round": state.round, "clip_norm": state.clip_norm, "run": run}
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(save(tensors, metadata={"tacit": json.dumps(about)}))
-    os.replace(partial, path)
+    content = save(tensors, metadata={"tacit": json.dumps(about)})
+    replace_file(path, content, private=True)
 
 
 def read_checkpoint(path: Path, like: State) -> tuple[State, str]:

@@ -121,8 +121,8 @@ def reported(
     """One report for each row (n, dim), charged to its user on the ledger.
 
     ``user`` labels the rows; None: every row is another person who reports once, so there is
-    nothing to add up: a ledger records the batch under a label of its own, no ledger records
-    nothing. Nobody is charged and no noise drawn if one user cannot pay.
+    nothing to add up, and the batch is recorded under a label of its own. Nobody is charged and
+    no noise drawn if one user cannot pay.
     """
     if not len(rows):
         return np.zeros(rows.shape)
@@ -145,12 +145,10 @@ def _anonymous(
     ledger: Ledger | None,
     rng: np.random.Generator | None,
 ) -> FloatArray:
-    """Through the ledger where there is one; else the batch is only held against the budget."""
+    """Through a ledger as everything else; without one, through one that is gone afterwards."""
     run = new_run()
     door = Ledger.in_memory() if ledger is None else ledger
     door.open_run(run, [f"batch {run}"], budget, [mechanism.event("replace")])
-    if ledger is None:
-        return np.asarray(mechanism.release(rows, rng))
     return np.array(door.release(mechanism, rows, key=Key(run, 1, "users"), rng=rng).value)
 
 
