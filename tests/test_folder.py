@@ -56,3 +56,13 @@ def test_a_folder_comes_back(tmp_path: Path) -> None:
     description, read, certificate = folder.read(tmp_path / "m")
     assert (description, certificate) == ({"learner": "X"}, {"guarantee": 1})
     np.testing.assert_array_equal(read["models"], arrays["models"])
+
+
+@pytest.mark.parametrize("left_over", [False, True])
+def test_a_private_file_is_for_its_owner_only(tmp_path: Path, left_over: bool) -> None:
+    path = tmp_path / "local.json"
+    if left_over:
+        path.with_name("local.json.partial").write_bytes(b"from a write that was killed")
+    folder.replace_file(path, b"{}", private=True)
+    assert path.read_bytes() == b"{}"
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -103,6 +103,7 @@ def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
     try:
         if private:
             partial.touch(mode=0o600)
+            partial.chmod(0o600)  # it may be left over from a write that was killed
         with partial.open("wb") as file:
             file.write(content)
             file.flush()
