@@ -1,0 +1,75 @@
+"""What no guarantee of ours covers, in words: said once here, and read in every certificate.
+
+A guarantee lists what *its learner* leaves open (``not_covered`` of its unit). These sentences hold
+for every learner that spends from a ledger; ``not_covered`` puts both together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+TWO_TASKS = "a person whose rows are in two tasks: what both reveal adds up"
+PREPROCESSING = (
+    "preprocessing outside tacit: a scaler fitted on all rows, ranges read off the data, "
+    "a relationship matrix learned from it"
+)
+TIMING = "how long a run took, and when it was run"
+ABORTED = "that a run was aborted: what it had released is counted, why it ended is not"
+OTHER_LEDGERS = "runs recorded in other ledgers, or in none: they are not counted"
+COPIES = "copies and renames of the table: under another name they are another data set"
+REPORTS = "more than one report per person: each counts, and only what this ledger saw is added up"
+"""For those who report for themselves: said where a report names no person."""
+
+ALWAYS = (TWO_TASKS, TIMING, ABORTED, OTHER_LEDGERS, COPIES)
+"""True of every run on a ledger, whatever is declared or attested."""
+
+SMALL = 0.1
+"""δ · units above this: somebody may leak with a probability worth a warning."""
+
+
+def not_covered(
+    own: Sequence[str],
+    delta: float,
+    units: int | None,
+    *,
+    attested: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """A learner's own sentences, then everybody's; none twice.
+
+    ``attested``: what the operator stated about preprocessing. It is repeated as theirs: nobody
+    checked it. ``units``: how many are protected; None where nobody knows.
+
+    >>> not_covered(["the operator"], 1e-5, 30, attested=["none was done"])[-2]
+    'preprocessing outside tacit, attested by the operator, not checked: none was done'
+    """
+    said = [*own, *ALWAYS, *preprocessing(attested)]
+    if units is not None and delta > 0:
+        said.append(delta_beside(delta, units))
+    return tuple(dict.fromkeys(said))
+
+
+def preprocessing(attested: Sequence[str]) -> tuple[str, ...]:
+    """What is known of the steps before tacit: an attestation, word for word, or nothing."""
+    if not attested:
+        return (PREPROCESSING,)
+    who = "preprocessing outside tacit, attested by the operator, not checked"
+    return tuple(f"{who}: {text}" for text in attested)
+
+
+def delta_beside(delta: float, units: int) -> str:
+    """δ against the number of units m: a mechanism may reveal one of them whole with probability δ,
+    and so some one with a probability of up to mδ; the printed odds are rounded up.
+
+    >>> delta_beside(1e-5, 139)
+    'delta: one of 139 units may leak whole with a chance of up to one in 719'
+    >>> delta_beside(1 / 139, 139)[-64:]
+    'leak whole: delta 0.0072 is not well below 1/139; take a smaller'
+    """
+    if delta * units > SMALL:
+        return (
+            f"delta: one of {units} units may well leak whole: delta {delta:.2g} is not well below "
+            f"1/{units}; take a smaller"
+        )
+    odds = math.floor(1 / (delta * units))
+    return f"delta: one of {units} units may leak whole with a chance of up to one in {odds:,}"
