@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +115,23 @@ def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
         partial.unlink(missing_ok=True)
         error.filename = error.filename or str(path)
         raise
+
+
+def made_once(path: Path, content: bytes) -> bytes:
+    """What the file holds: this content if nobody made it before. For its owner's eyes only.
+
+    Of two processes that make it at the same instant one is faster, and both get its content.
+    """
+    if not path.exists():
+        partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+        handle = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            with suppress(FileExistsError):
+                os.link(partial, path)
+        finally:
+            partial.unlink()
+    return path.read_bytes()

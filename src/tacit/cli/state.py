@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -83,22 +81,12 @@ def key_path(ledger: Path) -> Path:
 def ledger_key(ledger: Path) -> bytes:
     """The ledger's key, made on its first use: for its owner's eyes only."""
     path = key_path(ledger)
-    if not path.exists():
-        partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-        handle = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(secrets.token_hex(32))
-            with suppress(FileExistsError):  # another process was faster: its key is the key
-                os.link(partial, path)
-        finally:
-            partial.unlink()
-    return _read_key(path)
+    return _checked_key(path, folder.made_once(path, secrets.token_hex(32).encode()))
 
 
-def _read_key(path: Path) -> bytes:
+def _checked_key(path: Path, content: bytes) -> bytes:
     try:
-        key = bytes.fromhex(path.read_text(encoding="ascii"))
+        key = bytes.fromhex(content.decode("ascii"))
     except ValueError:
         key = b""
     if len(key) != 32:
