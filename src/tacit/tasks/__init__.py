@@ -8,7 +8,7 @@ array([[-1.],
 """
 
 from tacit.tasks.columns import Column
-from tacit.tasks.labels import Classes
+from tacit.tasks.labels import Classes, canonical_label
 from tacit.tasks.schema import Ranges, Schema, as_schema
 from tacit.tasks.tables import column_names, read_table
 from tacit.tasks.taskset import TaskSet, task_codes, task_positions
@@ -20,6 +20,7 @@ __all__ = [
     "Schema",
     "TaskSet",
     "as_schema",
+    "canonical_label",
     "column_names",
     "read_table",
     "task_codes",

@@ -1,9 +1,19 @@
-"""Labels of tasks, classes and categories: which occur, which are known, which are missing."""
+"""Labels of tasks, classes and categories: which occur, which are known, which are missing.
+
+A task's budget follows its label, so a label has one canonical text in every process, table and
+type: 1, 1.0 and "1" are one account. Otherwise a column that turns from numbers into text, because
+one more school is called "A7", would open a new account for everybody.
+"""
 
 from __future__ import annotations
 
+import json
 import numbers
-from collections.abc import Hashable, Sequence
+import unicodedata
+from collections.abc import Hashable, Iterable, Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from enum import Enum
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +27,113 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 Classes: TypeAlias = tuple[Hashable, Hashable]
 
 NUMERIC = "biuf"  # dtype kinds: bool, signed, unsigned, float
+DEEPEST = 8
+"""How far tuples nest in a label."""
+MOST_DIGITS = 400
+"""Of a number in a label, before or after its point; float64 has at most 324."""
+
+
+def canonical_label(label: object) -> str:
+    """The one text by which accounts, models and budgets know a task.
+
+    ======================  =====================================================================
+    text                    NFC-normalised, stripped; it is not empty
+    true and false          true, false
+    a number                decimal, without exponent or trailing zeros: 1.0 is 1, 1.50 is 1.5
+    a date or time          ISO 8601; a midnight without time zone is its day, others are in UTC
+    StrEnum and IntEnum     as their value
+    a tuple of these        the JSON array of their texts
+    ======================  =====================================================================
+
+    Nothing else has a text that every process would write alike: it is refused.
+
+    >>> [canonical_label(label) for label in (1, 1.0, " 1", "007", True, ("north", 3))]
+    ['1', '1', '1', '007', 'true', '["north","3"]']
+    """
+    return _canonical(label, DEEPEST)
+
+
+def _canonical(label: object, depth: int) -> str:
+    match _python_value(label):
+        case Enum() as member:
+            text = _canonical(member.value, depth) if isinstance(member, str | int) else ""
+        case str() as found:
+            text = _clean_text(found)
+        case bool() as found:
+            text = "true" if found else "false"
+        case int() | float() | Decimal() as number:
+            text = _number_text(number)
+        case date() as day:
+            text = _date_text(day)
+        case tuple() as parts if depth > 0:
+            texts = [_canonical(part, depth - 1) for part in parts]
+            text = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+        case _:
+            text = ""
+    if not text:
+        raise InvalidInput(
+            f"a task cannot be called {_shown(label)}, of type {type(label).__name__}; expected "
+            "text that is not empty, a finite number, true or false, a date, or a tuple of them"
+        )
+    return text
+
+
+def _shown(label: object) -> str:
+    try:
+        return repr(label)
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        return "a number of that length"
+
+
+def _clean_text(text: str) -> str:
+    """Empty for what is no Unicode, as a file name may be."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return ""
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def _number_text(number: int | float | Decimal) -> str:
+    """Empty unless it is finite and its digits can be written down."""
+    is_fraction = isinstance(number, float) and not number.is_integer()
+    exact = Decimal(repr(number) if is_fraction else number)  # 0.1 is 0.1, not its 55 binary digits
+    if not exact.is_finite() or abs(exact.adjusted()) > MOST_DIGITS:
+        return ""
+    if exact == exact.to_integral_value():
+        return str(int(exact))
+    return format(exact, "f").rstrip("0")
+
+
+def _date_text(day: date) -> str:
+    """Empty for NaT, and for what lies outside the calendar in UTC."""
+    if not isinstance(day, datetime):
+        return day.isoformat()
+    try:
+        if day.tzinfo is not None:
+            return day.astimezone(UTC).isoformat()
+        return (day.date() if day.time() == time() else day).isoformat()
+    except (OverflowError, ValueError):
+        return ""
+
+
+def require_one_text(labels: Iterable[Hashable], name: str) -> None:
+    """Refuse two different labels of one task (1 and "1"), and equal ones of two (1 and True)."""
+    by_text: dict[str, Hashable] = {}
+    for label in labels:
+        first = by_text.setdefault(text := canonical_label(label), label)
+        if first != label:
+            raise InvalidInput(
+                f"{name} holds {first!r} and {label!r}, which are one task, {text!r}: "
+                "write it in one way"
+            )
+    by_label: dict[Hashable, str] = {}
+    for text, label in by_text.items():
+        if by_label.setdefault(label, text) != text:
+            raise InvalidInput(
+                f"{name} holds {by_label[label]!r} and {text!r}, two tasks whose labels are equal "
+                "in Python: write both as text"
+            )
 
 
 def missing_mask(values: Array) -> npt.NDArray[np.bool_]:
@@ -56,7 +173,7 @@ def distinct(values: Array, name: str) -> tuple[tuple[Hashable, ...], IntArray]:
     if values.dtype.kind in NUMERIC:
         unique, codes = np.unique(values, return_inverse=True)
         return tuple(unique.tolist()), codes.astype(np.int64, copy=False)
-    items = _python_values(values)
+    items = python_values(values)
     labels = _ordered(_unique(items, name))
     lookup = {label: position for position, label in enumerate(labels)}
     return labels, np.fromiter(map(lookup.__getitem__, items), np.int64, len(items))
@@ -102,11 +219,21 @@ def _is_missing(value: object) -> bool:
         return False
 
 
-def _python_values(values: Array) -> list[Any]:
-    if values.dtype.kind in "mM":  # nanoseconds would become bare integers
+def python_values(values: Array) -> list[Any]:
+    """The values as plain Python's.
+
+    >>> python_values(np.array([1, 2], dtype=np.int8))
+    [1, 2]
+    """
+    if values.dtype.kind in "mM":
         values = values.astype(f"{values.dtype.kind}8[us]")
-    items = values.tolist()
-    return [item.item() if isinstance(item, np.generic) else item for item in items]
+    return [_python_value(item) for item in values.tolist()]
+
+
+def _python_value(value: Any) -> Any:
+    if isinstance(value, np.datetime64):  # nanoseconds would become bare integers
+        value = value.astype("datetime64[us]")
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _unique(items: list[Any], name: str) -> list[Hashable]:
@@ -128,8 +255,6 @@ def _is_hashable(item: object) -> bool:
 def _ordered(labels: list[Any]) -> tuple[Hashable, ...]:
     one_type = len({type(label) for label in labels}) == 1
     if not one_type and not all(isinstance(label, numbers.Real) for label in labels):
-        return tuple(labels)
-    if any(isinstance(label, frozenset) for label in labels):  # < is only a partial order
         return tuple(labels)
     try:
         return tuple(sorted(labels))

@@ -15,8 +15,10 @@ from tacit.tasks.labels import (
     Classes,
     FloatArray,
     IntArray,
+    canonical_label,
     distinct,
-    positions,
+    python_values,
+    require_one_text,
     require_present,
 )
 from tacit.tasks.schema import Schema
@@ -256,25 +258,38 @@ def task_codes(task: object, n_rows: int) -> tuple[tuple[Hashable, ...], IntArra
     """
     if task is None:
         return (0,), np.zeros(n_rows, dtype=np.int64)
-    return distinct(_task_vector(task, n_rows), "task")
+    values = _task_vector(task, n_rows)
+    labels, codes = distinct(values, "task")
+    alike = values.dtype.kind != "O" or {*map(type, values)} <= {str}
+    require_one_text(labels if alike else python_values(values), "task")  # 1 hides True
+    return labels, codes
 
 
 def task_positions(task: object, labels: Sequence[Hashable], n_rows: int) -> IntArray:
     """Each row's position in known `labels`, -1 for an unknown task. (N,) None means label 0.
 
-    >>> task_positions(["b", "z"], ("a", "b"), n_rows=2)
+    >>> task_positions(["2", "z"], (1, 2), n_rows=2)
     array([ 1, -1])
     """
-    given = [0] * n_rows if task is None else task
-    return positions(_task_vector(given, n_rows), labels, "task")
+    found, codes = task_codes(task, n_rows)
+    known = {canonical_label(label): position for position, label in enumerate(labels)}
+    where = [known.get(canonical_label(label), -1) for label in found]
+    return np.array(where, dtype=np.int64)[codes]
 
 
 def _task_vector(task: object, n_rows: int) -> Array:
-    values = as_vector(task, "task")
+    values = _each_as_given(task) if isinstance(task, list | tuple) else as_vector(task, "task")
     if len(values) != n_rows:
         raise InvalidInput(f"task has {len(values)} labels, X has {n_rows} rows")
     require_present(values, "task")
     return values
+
+
+def _each_as_given(labels: Sequence[object]) -> Array:
+    """A list of several types stays one: numpy would write True beside 2 as 1."""
+    if len({*map(type, labels)}) > 1:
+        return np.fromiter(labels, object, len(labels))
+    return as_vector(labels, "task")
 
 
 def _coded_target(
