@@ -10,9 +10,12 @@
     ├── UnknownTask (KeyError)        predict for a task that was not fitted
     ├── BudgetExceeded                a release would spend more than a task has left
     ├── UntrustedMessage              something that is no Release would cross an untrusted edge
+    ├── IsolationError                a contribution depends on what is computed beside it
     ├── LedgerError                   the ledger cannot record, so nothing was released
     │   └── LedgerCorrupt             its entries disagree with their digests
     └── DataUnavailable               a data set is not on this machine, or is not the one meant
+
+    PrivacyWarning (UserWarning)      it works, and reveals more than one might think
 """
 
 from __future__ import annotations
@@ -77,6 +80,17 @@ class UntrustedMessage(TacitError):
     """A value that is neither a Release nor a declared constant would leave the trusted side."""
 
 
+class IsolationError(TacitError):
+    """A contribution has other bits alone than in its batch, so no sensitivity holds here."""
+
+    def __init__(self, what: str, installation: str) -> None:
+        self.what, self.installation = what, installation
+        super().__init__(
+            f"{what} is not the same bits alone and in its batch, so one task's data would show in "
+            f"another's contribution; nothing was released. This installation: {installation}"
+        )
+
+
 class LedgerError(TacitError):
     """The ledger could not record the spend, so nothing was released."""
 
@@ -87,3 +101,7 @@ class LedgerCorrupt(LedgerError):
 
 class DataUnavailable(TacitError):
     """A data set is not on this machine, or its checksum is not the published one."""
+
+
+class PrivacyWarning(UserWarning):
+    """Something works as asked, and reveals more than its user might think."""

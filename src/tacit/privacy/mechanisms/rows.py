@@ -105,8 +105,10 @@ def clip_rows(rows: ArrayLike, norm: float | FloatArray, order: int = 2) -> Floa
     limit = np.broadcast_to(np.asarray(norm) * (1 - rounding_slack(x.shape[1])), len(x))
     largest = np.max(np.abs(x), axis=1, initial=0.0)
     down = np.ldexp(1.0, -np.maximum(np.frexp(largest)[1], -1000))  # largest·down is in [½, 1)
-    y = x * down[:, None]
-    size = np.sqrt(np.einsum("ij,ij->i", y, y)) if order == 2 else np.abs(y).sum(axis=1)
+    # In C order and not by einsum: the sum of a row must not depend on the rows beside it, and
+    # einsum's does beyond 8,192 columns.
+    y = np.multiply(x, down[:, None], order="C")
+    size = np.sqrt((y * y).sum(axis=1)) if order == 2 else np.abs(y).sum(axis=1)
     with np.errstate(over="ignore"):
         long = size > limit * down
     factor = np.divide(limit, size, out=np.ones_like(size), where=long)
