@@ -27,12 +27,13 @@ def declared_columns(draw: st.DrawFn) -> Column:
         values = st.one_of(st.text(max_size=3), st.integers(-5, 5), st.booleans())
         categories = draw(st.lists(values, min_size=1, max_size=4, unique=True))
         return Column(
-            categories=tuple(categories), missing=draw(st.sampled_from([None, "category"]))
+            categories=tuple(categories), missing=draw(st.sampled_from([None, "category", "drop"]))
         )
     low = draw(st.floats(-1e6, 1e6))
+    missing: Any = draw(st.sampled_from([None, low, "drop"]))
     if kind == "nothing":
-        return Column(missing=draw(st.sampled_from([None, low])))
-    return Column(low, low + draw(st.floats(0.5, 1e6)), missing=draw(st.sampled_from([None, low])))
+        return Column(missing=missing)
+    return Column(low, low + draw(st.floats(0.5, 1e6)), missing=missing)
 
 
 # Ranges
@@ -70,7 +71,7 @@ def test_no_ranges_change_nothing_and_share_nothing() -> None:
     assert schema.is_identity
     np.testing.assert_array_equal(schema.transform(X), X)
     assert not np.shares_memory(schema.transform(X), X)
-    assert not np.shares_memory(schema.transform_target(y), y)
+    assert not np.shares_memory(schema.coded_target(y), y)
 
 
 @settings(deadline=None)
@@ -100,7 +101,7 @@ def test_a_single_model_is_unscaled_too() -> None:
 
 def test_the_target_is_scaled_clipped_and_brought_back() -> None:
     schema = as_schema({"target": (1, 71)}, ["a"])
-    scaled = schema.transform_target([1, 36, 71, 100])
+    scaled = schema.coded_target([1, 36, 71, 100])
     assert scaled.tolist() == [-1, 0, 1, 1]
     assert schema.inverse_target(scaled).tolist() == [1, 36, 71, 71]
     assert (schema.target_offset, schema.target_scale) == (36, 35)
@@ -174,6 +175,42 @@ def test_missing_without_a_rule_is_refused(column: Column) -> None:
     assert (caught.value.column, caught.value.count) == ("b", 1)
 
 
+@pytest.mark.parametrize(
+    ("column", "bad"),
+    [
+        (Column(0, 1, missing="drop"), [None, np.nan, np.inf, "text", "", 10**400]),
+        (Column(missing="drop"), [None, -np.inf, {}, "1,5"]),
+        (Column(categories=("a", "b"), missing="drop"), [None, np.nan, "c", 1, "A"]),
+        (Column(categories=(0, 1, 2), missing="drop"), [None, 3, 0.5, "0"]),
+    ],
+)
+def test_a_row_to_be_dropped_is_marked_and_its_neighbours_keep_every_bit(
+    column: Column, bad: list[Any]
+) -> None:
+    schema = as_schema({0: column, "target": column}, ["a"])
+    good = column.categories or (0.3, 1, 0.1, "0.7")
+    alone = [schema.coded([[cell]]) for cell in good]
+    for cell in bad:
+        among = schema.coded([[each] for each in (cell, *good, cell)])
+        assert np.isnan(among[[0, -1]]).all()
+        np.testing.assert_array_equal(among[1:-1], np.vstack(alone))
+        if column.categories is None or len(column.categories) == 2:
+            assert np.isnan(schema.coded_target([*good, cell])).tolist() == [False] * len(good) + [
+                True
+            ]
+
+
+def test_two_categories_need_one_column_where_the_others_are_dropped() -> None:
+    assert Column(categories=("no", "yes"), missing="drop").names_out("a") == ("a=yes",)
+
+
+def test_what_would_be_dropped_has_no_prediction() -> None:
+    schema = as_schema({"b": Column(0, 1, missing="drop")}, ["a", "b"])
+    with pytest.raises(MissingValues) as caught:
+        schema.transform([[0, None], [0, "text"], [0, 1]])
+    assert (caught.value.column, caught.value.count) == ("b", 2)
+
+
 def test_infinity_is_refused_even_inside_a_clipped_column() -> None:
     with pytest.raises(InvalidInput, match=r"'a' is infinite .* row 1"):
         as_schema({"a": (0, 1)}, ["a"]).transform([[0.0], [np.inf]])
@@ -223,7 +260,8 @@ def test_bad_declarations_are_refused(fields: dict[str, Any], message: str) -> N
         ({"age": (0, 1, 2)}, "expected a Column, a range"),
         ({"age": "wide"}, "expected a Column, a range"),
         ({"age": (1, 0)}, "column 'age': low must be below high"),
-        ({"target": Column(missing=0)}, "target has no rule"),
+        ({"target": Column(missing=0)}, "no value that replaces a missing target"),
+        ({"target": Column(categories=(0, 1), missing="category")}, "no value that replaces"),
         ("measured", "from-data"),
         ("from-data", "needs the data"),
         ([(0, 1)], "mapping"),
@@ -243,9 +281,9 @@ def test_a_feature_called_target_is_declared_by_index() -> None:
 def test_two_declared_classes_code_the_target() -> None:
     schema = as_schema({"target": ["ill", "well"]}, ["a"])
     assert schema.classes == ("ill", "well")
-    assert schema.transform_target(["well", "ill"]).tolist() == [1, -1]
+    assert schema.coded_target(["well", "ill"]).tolist() == [1, -1]
     with pytest.raises(InvalidInput, match=r"neural\.FederatedMTL"):
-        as_schema({"target": [0, 1, 2]}, ["a"]).transform_target([0])
+        as_schema({"target": [0, 1, 2]}, ["a"]).coded_target([0])
 
 
 # Frames
@@ -289,7 +327,7 @@ def test_anything_finite_can_be_measured(X: Any) -> None:
 @given(st.lists(declared_columns(), min_size=1, max_size=4), declared_columns(), st.booleans())
 def test_a_schema_survives_json(columns: list[Column], target: Column, from_data: bool) -> None:
     names = tuple(f"x{j}" for j in range(len(columns)))
-    if target.missing is not None:
+    if target.missing not in (None, "drop"):
         target = Column(target.low, target.high, target.categories)
     schema = Schema(names, tuple(columns), target, from_data)
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tacit.errors import InvalidInput, MissingValues, TacitError, UndeclaredValue
-from tacit.tasks import Column, Ranges, TaskSet, as_schema, column_names, task_codes, task_positions
+from tacit.tasks import (
+    Column,
+    Ranges,
+    TaskSet,
+    as_schema,
+    column_names,
+    read_table,
+    task_codes,
+    task_positions,
+)
 
 FINITE = st.floats(-1e6, 1e6)
 LABELS = st.one_of(st.integers(-3, 3), st.sampled_from(["a", "b", "c"]), st.tuples(st.booleans()))
@@ -200,21 +209,6 @@ def test_text_in_a_feature_is_refused_by_row_and_column(frame: Any) -> None:
         TaskSet.from_frame(frame, task=None, target="score")
 
 
-def test_csv_and_parquet_give_the_same_tasks(tmp_path: Path) -> None:
-    frame = frames()[1]
-    frame.write_csv(tmp_path / "t.csv")
-    frame.write_parquet(tmp_path / "t.parquet")
-    read = [
-        TaskSet.from_table(tmp_path / name, task="school", target="score")
-        for name in ("t.csv", "t.parquet")
-    ]
-    assert (
-        rows_by_label(read[0])
-        == rows_by_label(read[1])
-        == {"s1": [(20, 2)], "s2": [(30, 3), (40, 4)]}
-    )
-
-
 def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"not parquet")
     (tmp_path / "empty.csv").write_text("")
@@ -225,7 +219,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
         ("empty.csv", "cannot be read"),
     ]:
         with pytest.raises(InvalidInput, match=message):
-            TaskSet.from_table(tmp_path / name, task="a", target="b")
+            read_table(tmp_path / name)
 
 
 def test_an_array_is_no_frame() -> None:
@@ -393,6 +387,26 @@ def test_classes_are_measured_only_when_asked() -> None:
     assert TaskSet.from_arrays([[0], [1]], [0, 1]).classes is None
 
 
+@pytest.mark.parametrize(
+    ("y", "classes", "signs"),
+    [
+        ([0, 1, 1], (0, 1), [-1, 1, 1]),
+        ([1, 1, 1], (0, 1), [1, 1, 1]),
+        ([0.0, 0.0, 0.0], (0, 1), [-1, -1, -1]),
+        (np.array([1, 1, 1], dtype=np.uint8), (0, 1), [1, 1, 1]),
+        ([True, True, True], (False, True), [1, 1, 1]),
+        ([False, True, False], (False, True), [-1, 1, -1]),
+        (pd.Series([False] * 3, dtype="boolean"), (False, True), [-1, -1, -1]),
+        ([True, 0, 1], (0, 1), [1, -1, 1]),
+        ([-1, 1, 1], (-1, 1), [-1, 1, 1]),
+    ],
+)
+def test_zero_and_one_are_the_classes_whichever_occur(y: Any, classes: Any, signs: Any) -> None:
+    tasks = TaskSet.from_arrays(np.zeros((3, 1)), y, classes="from-data")
+    assert repr(tasks.classes) == repr(classes)
+    assert tasks.y.tolist() == signs
+
+
 def test_a_schema_may_declare_the_classes() -> None:
     schema = as_schema({"target": ["no", "yes"]}, ["x0"])
     assert TaskSet.from_arrays([[0], [1]], ["yes", "no"], schema=schema).y.tolist() == [1, -1]
@@ -429,7 +443,9 @@ def test_three_classes_point_to_the_neural_learner(classes: Any) -> None:
     ("y", "classes", "message"),
     [
         ([0.5, 1.5, 2.5], "from-data", "continuous"),
-        ([1, 1, 1], "from-data", "one class"),
+        ([2, 2, 2], "from-data", "one class: 2; declare both"),
+        ([-1, -1, -1], "from-data", "one class"),
+        (["yes", "yes", "yes"], "from-data", "one class"),
         ([1, 1, 1], (1, 1), "two different classes"),
         ([1, 1, 1], "yes", "pair of labels"),
         ([1, None, 1], (0, 1), "row 1"),
@@ -463,9 +479,6 @@ def test_a_task_with_one_row_stays_in_training() -> None:
     train, test = small().split(0.1, np.random.default_rng(0))
     assert train.sizes.tolist() == [1, 1, 1]
     assert test.sizes.tolist() == [0, 1, 0]
-    train.require_rows()
-    with pytest.raises(InvalidInput, match="task 'a' has no rows"):
-        test.require_rows()
 
 
 def test_a_test_part_may_be_empty_altogether() -> None:
@@ -529,3 +542,79 @@ def test_a_schema_scales_codes_and_fills_while_reading() -> None:
     assert tasks.feature_names == ("age", "smokes=no", "smokes=yes")
     np.testing.assert_array_equal(tasks.X, [[-0.5, -1, -1], [0, -1, 1]])
     np.testing.assert_array_equal(tasks.y, [1, -1])
+
+
+# Dropped rows
+
+DROP: Ranges = {
+    "age": Column(0, 100, missing="drop"),
+    "smokes": Column(categories=("no", "yes"), missing="drop"),
+    "target": Column(0, 10, missing="drop"),
+}
+
+
+def dropping(rows: list[tuple[Any, ...]]) -> TaskSet:
+    """Rows of (clinic, age, smokes, risk), read with DROP."""
+    clinic, age, smokes, risk = zip(*rows, strict=True)
+    schema = as_schema(DROP, ["age", "smokes"])
+    X = [list(pair) for pair in zip(age, smokes, strict=True)]
+    return TaskSet.from_arrays(X, list(risk), list(clinic), schema=schema)
+
+
+def test_rows_with_missing_or_undeclared_values_are_dropped_and_their_task_stays() -> None:
+    tasks = dropping(
+        [
+            ("c", None, "yes", 1),
+            ("b", 50, "yes", 5),
+            ("a", 50, "perhaps", 5),
+            ("b", "old", "no", 5),
+            ("b", 100, "no", 10),
+            ("a", 50, "no", float("inf")),
+        ]
+    )
+    assert tasks.labels == ("a", "b", "c")
+    assert tasks.sizes.tolist() == [0, 2, 0]
+    assert tasks.order.tolist() == [1, 4]
+    np.testing.assert_array_equal(tasks.X, [[0, 1], [1, -1]])
+    np.testing.assert_array_equal(tasks.y, [0, 1])
+
+
+def test_all_rows_may_be_dropped() -> None:
+    tasks = dropping([("a", None, "no", 1), ("b", 2, "no", None)])
+    assert (tasks.labels, tasks.X.shape, tasks.sizes.tolist()) == (("a", "b"), (0, 2), [0, 0])
+
+
+CELLS = st.one_of(
+    st.floats(),
+    st.integers(-5, 200),
+    st.sampled_from([None, "no", "yes", "5", "n/a", "", True]),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("ab"), CELLS, CELLS, CELLS), min_size=1, max_size=8))
+def test_what_is_kept_of_a_task_depends_on_its_own_rows_alone(rows: list[Any]) -> None:
+    together = rows_by_label(dropping([("a", 1, "no", 1), *rows]))
+    alone = rows_by_label(dropping([("a", 1, "no", 1), *(row for row in rows if row[0] == "a")]))
+    assert together["a"] == alone["a"]
+
+
+def test_a_task_without_rows_can_be_split_and_selected() -> None:
+    tasks = dropping([("a", None, "no", 1), *[("b", 2, "no", 3)] * 4])
+    for part in tasks.split(0.5, np.random.default_rng(0)):
+        assert part.labels == ("a", "b")
+        assert part.sizes.tolist() == [0, 2]
+    assert tasks.select([0]).sizes.tolist() == [0]
+
+
+def test_classes_that_are_not_declared_are_dropped_with_their_rows() -> None:
+    schema = as_schema({"target": Column(categories=("no", "yes"), missing="drop")}, ["x0"])
+    y = ["yes", None, "perhaps", "no"]
+    tasks = TaskSet.from_arrays([[0], [1], [2], [3]], y, classes=("no", "yes"), schema=schema)
+    assert (tasks.X.ravel().tolist(), tasks.y.tolist()) == ([0, 3], [1, -1])
+
+
+def test_without_the_rule_a_bad_row_is_still_an_error() -> None:
+    schema = as_schema({"age": (0, 1), "smokes": Column(0, 1, missing="drop")}, ["age", "smokes"])
+    with pytest.raises(MissingValues, match="column 'age' has 1 missing"):
+        TaskSet.from_arrays([[None, None], [0, 0]], [0, 1], schema=schema)

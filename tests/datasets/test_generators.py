@@ -32,7 +32,7 @@ def test_declared_ranges_hold_and_do_not_follow_the_draw(generator: Any) -> None
     assert one.ranges == other.ranges
     schema = as_schema(one.ranges, column_names(one.X))
     np.testing.assert_allclose(schema.transform(one.X), one.X)
-    scaled = schema.transform_target(one.y)
+    scaled = schema.coded_target(one.y)
     np.testing.assert_allclose(schema.inverse_target(scaled), one.y)  # nothing was clipped
 
 

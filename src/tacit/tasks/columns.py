@@ -27,7 +27,7 @@ from tacit.tasks.labels import (
     positions,
     require_declared,
 )
-from tacit.tasks.tables import as_numbers, nearest, require_finite
+from tacit.tasks.tables import as_numbers, nearest, readable_numbers, require_finite
 
 _MISSING = -2  # the position of a missing value; -1 is an undeclared one
 
@@ -39,7 +39,9 @@ class Column:
     A range scales and clips, x_scaled = (x - centre) / half_width in [-1, 1]. Categories are coded
     in {-1, +1}, one column each; two of them need one column only, +1 for the second. Without
     either, numbers pass through. `missing` is a number that replaces missing values or, with
-    categories, "category": one more category without a column of its own, -1 in all others.
+    categories, "category": one more category without a column of its own, -1 in all others. With
+    "drop" a row whose value is missing or undeclared (no number, not finite, no such category)
+    takes no part in a fit; whether it does is seen from its own cells alone.
 
     >>> Column(0, 100).transform(np.array([0.0, 75.0, 200.0]), "age").ravel()
     array([-1. ,  0.5,  1. ])
@@ -50,7 +52,7 @@ class Column:
     low: float | None = None
     high: float | None = None
     categories: tuple[Hashable, ...] | None = None
-    missing: float | Literal["category"] | None = None
+    missing: float | Literal["category", "drop"] | None = None
 
     def __post_init__(self) -> None:
         for name, value in _checked(self).items():
@@ -70,15 +72,32 @@ class Column:
         """The names of the columns that this one becomes."""
         return tuple(f"{name}={category}" for category in self.coded) or (name,)
 
+    @property
+    def drops(self) -> bool:
+        """Whether rows without a declared value take no part in a fit."""
+        return self.missing == "drop"
+
     def transform(self, values: Array, name: str) -> FloatArray:
-        """The coded or scaled column, (N, 1), or (N, K) for K coded categories."""
+        """The coded or scaled column, (N, 1), or (N, K) for K coded categories.
+
+        NaN marks the rows to drop; there are none unless missing="drop".
+
+        >>> Column(0, 10, missing="drop").transform(np.array([5, "n/a"], dtype=object), "age").T
+        array([[ 0., nan]])
+        """
         if self.categories is not None:
             return self._code(values, name)
+        return self.scaled(self._numbers(values, name))[:, None]
+
+    def _numbers(self, values: Array, name: str) -> FloatArray:
+        if self.drops:
+            numbers = readable_numbers(values, name)
+            return np.where(np.isfinite(numbers), numbers, np.nan)
         numbers = as_numbers(values, name)
         if self.missing is not None:
             numbers = np.where(np.isnan(numbers), float(self.missing), numbers)
         require_finite(numbers[:, None], [name])
-        return self.scaled(numbers)[:, None]
+        return numbers
 
     def inverse(self, scaled: FloatArray) -> FloatArray:
         """x = centre + half_width · x_scaled, for a range."""
@@ -109,17 +128,20 @@ class Column:
         """The categories that get a column: of one or two, without missing, only the last."""
         if self.categories is None:
             return ()
-        redundant = len(self.categories) <= 2 and self.missing is None
+        redundant = len(self.categories) <= 2 and self.missing != "category"
         return self.categories[-1:] if redundant else self.categories
 
     def _code(self, values: Array, name: str) -> FloatArray:
         found = _category_positions(values, self.categories or (), name)
+        if not self.drops:
+            require_declared(found, values, self.categories or (), name)
         count = int((found == _MISSING).sum())
         if count and self.missing is None:
             raise MissingValues(name, count)
         first = len(self.categories or ()) - len(self.coded)
         coded = np.arange(first, first + len(self.coded))
-        return np.where(found[:, None] == coded, 1.0, -1.0)
+        signs = np.where(found[:, None] == coded, 1.0, -1.0)
+        return np.where(found[:, None] < 0, np.nan, signs) if self.drops else signs
 
     def scaled(self, numbers: FloatArray) -> FloatArray:
         """Numbers clipped to the range and mapped to [-1, 1]; unchanged without a range."""
@@ -132,11 +154,10 @@ class Column:
 
 
 def _category_positions(values: Array, categories: Sequence[Hashable], name: str) -> Array:
-    """The position of each row's category (N,), or _MISSING."""
+    """The position of each row's category (N,); -1 if it is not declared, or _MISSING."""
     found = np.full(len(values), _MISSING, dtype=np.int64)
     present = ~missing_mask(values)
     found[present] = positions(values[present], categories, f"column {name!r}")
-    require_declared(found, values, categories, name)
     return found
 
 
@@ -180,8 +201,8 @@ def _checked_categories(categories: object) -> tuple[Hashable, ...] | None:
 def _checked_missing(
     missing: object, low: float | None, high: float | None, categories: object
 ) -> float | str | None:
-    if missing is None:
-        return None
+    if missing is None or (isinstance(missing, str) and missing == "drop"):
+        return missing
     is_category = isinstance(missing, str) and missing == "category"
     if is_category != (categories is not None):
         raise InvalidInput(
@@ -190,7 +211,9 @@ def _checked_missing(
     if is_category:
         return "category"
     if not _is_finite(missing):
-        raise InvalidInput(f'missing must be a finite number or "category", got {missing!r}')
+        raise InvalidInput(
+            f'missing must be a finite number, "category" or "drop", got {missing!r}'
+        )
     value = float(missing)  # type: ignore[arg-type]
     if low is not None and high is not None and not low <= value <= high:
         raise InvalidInput(f"missing={value:g} lies outside the range ({low:g}, {high:g})")

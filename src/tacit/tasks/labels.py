@@ -197,8 +197,8 @@ def require_declared(found: Array, values: Array, known: Sequence[Hashable], nam
         row = int(np.argmax(undeclared))
         value = values[row].item() if isinstance(values[row], np.generic) else values[row]
         raise UndeclaredValue(
-            f"column {name!r} holds {value!r} in row {row}, which was not declared; "
-            f"declared: {listed(known)}"
+            f"column {name!r} holds {value!r} in row {row}, which was not declared "
+            f"({int(undeclared.sum())} such rows); declared: {listed(known)}"
         )
 
 

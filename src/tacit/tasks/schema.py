@@ -11,7 +11,7 @@ import numpy as np
 from tacit.errors import InvalidInput
 from tacit.tasks.columns import Column
 from tacit.tasks.labels import Array, Classes, FloatArray, distinct, missing_mask
-from tacit.tasks.tables import as_numbers, as_table, as_vector, nearest
+from tacit.tasks.tables import as_numbers, as_table, as_vector, nearest, require_finite
 from tacit.tasks.targets import TARGET, class_pair, class_signs, target_numbers
 
 Declaration: TypeAlias = Column | tuple[float, float] | Sequence[Hashable]
@@ -51,8 +51,10 @@ class Schema:
             raise InvalidInput(
                 f"{len(self.columns)} declarations for {len(self.feature_names)} features"
             )
-        if self.target.missing is not None:
-            raise InvalidInput("the target has no rule for missing values; drop those rows")
+        if self.target.missing not in (None, "drop"):
+            raise InvalidInput(
+                'there is no value that replaces a missing target; missing="drop" drops its row'
+            )
 
     @property
     def is_identity(self) -> bool:
@@ -90,8 +92,26 @@ class Schema:
         """The two declared classes of the target, the second one positive."""
         return None if self.target.categories is None else class_pair(self.target.categories)
 
+    @property
+    def drops(self) -> bool:
+        """Whether a fit leaves out rows whose values are missing or undeclared."""
+        return any(column.drops for column in (*self.columns, self.target))
+
     def transform(self, X: object) -> FloatArray:
         """X (N, d) scaled and coded, a new array (N, d_out). A frame's columns go by name."""
+        coded = self.coded(X)
+        if self.drops:
+            firsts = np.cumsum(self._widths) - self._widths
+            require_finite(coded[:, firsts], self.feature_names)
+        return coded
+
+    def coded(self, X: object) -> FloatArray:
+        """As `transform`, with NaN where a row is to be dropped.
+
+        >>> schema = as_schema({"age": Column(0, 100, missing="drop")}, ["age"])
+        >>> schema.coded([[50], [None]]).ravel()
+        array([ 0., nan])
+        """
         table = as_table(X).arranged_as(self.feature_names)
         if self.is_identity:
             return np.array(table.to_numbers(), order="C")
@@ -103,8 +123,10 @@ class Schema:
             coded[:, stop - part.shape[1] : stop] = part
         return coded
 
-    def transform_target(self, y: object) -> FloatArray:
-        """y (N,) scaled and clipped to [-1, 1], or classes as -1 and +1."""
+    def coded_target(self, y: object) -> FloatArray:
+        """y (N,) scaled and clipped to [-1, 1], or classes as -1 and +1; NaN: a row to drop."""
+        if self.target.drops:
+            return self.target.transform(as_vector(y, "y"), TARGET)[:, 0]
         if self.classes is not None:
             return class_signs(y, self.classes)
         return np.array(self.target.scaled(target_numbers(y)))

@@ -137,6 +137,22 @@ def as_numbers(values: Array, name: str) -> FloatArray:
     return _parsed(values, name)
 
 
+def readable_numbers(values: Array, name: str) -> FloatArray:
+    """As `as_numbers`, with NaN for every cell that holds no number.
+
+    >>> readable_numbers(np.array(["1", "n/a"]), "age")
+    array([ 1., nan])
+    """
+    try:
+        return as_numbers(values, name)
+    except InvalidInput:
+        if values.dtype.kind not in "OUST":
+            raise  # a whole column of dates: that is no matter of one row
+    cells = values.astype(object)
+    cells[~np.fromiter(map(_is_number, cells), np.bool_, len(cells))] = None
+    return as_numbers(cells, name)
+
+
 def require_finite(matrix: FloatArray, names: Sequence[str]) -> None:
     """Refuse NaN and infinity in a matrix (N, d), naming the column."""
     if np.isfinite(matrix).all():
@@ -170,10 +186,11 @@ def require_column(name: str, names: Sequence[str], role: str) -> None:
         raise InvalidInput(f"there is no {role} column {name!r}{nearest(name, names)}")
 
 
-def read_table(path: str | Path, *, text: Sequence[str] = ()) -> Any:
+def read_table(path: str | Path, *, infer: bool = False) -> Any:
     """A CSV or Parquet file as a polars frame, with at least one row.
 
-    Column types of a CSV are inferred from all rows, but the columns ``text`` are read as text.
+    Every column of a CSV is text, and a blank cell is missing: ``infer`` would let all rows together
+    decide on a column's type.
     """
     import polars
 
@@ -183,18 +200,25 @@ def read_table(path: str | Path, *, text: Sequence[str] = ()) -> Any:
         raise InvalidInput(f"{file.name} is no table; expected a name ending in .csv or .parquet")
     if not file.is_file():
         raise InvalidInput(f"there is no file {str(file)!r}")
-    overrides = dict.fromkeys(text, polars.String)
     try:
         if kind == ".parquet":
             frame = polars.read_parquet(file)
         else:
-            frame = polars.read_csv(file, infer_schema_length=None, schema_overrides=overrides)
+            frame = polars.read_csv(file, infer_schema=infer, infer_schema_length=None)
+            frame = frame.with_columns(_without_blanks())
     except (polars.exceptions.PolarsError, OSError) as error:
         raise InvalidInput(f"{file.name} cannot be read as a table: {error}") from error
     if frame.height == 0:
         raise InvalidInput(f"{file.name} has no rows; expected at least one below its header")
     wide = [name for name, kind in frame.schema.items() if str(kind) in ("Int128", "UInt128")]
     return frame.cast(dict.fromkeys(wide, polars.String))  # numpy has no such integers
+
+
+def _without_blanks() -> Any:
+    import polars
+
+    text = polars.col(polars.String)
+    return polars.when(text.str.strip_chars() != "").then(text)
 
 
 def _is_frame(X: object) -> bool:

@@ -52,19 +52,38 @@ def class_pair(classes: Sequence[Hashable]) -> Classes:
             "neural.FederatedMTL takes more"
         )
     if len(classes) < 2 or classes[0] == classes[1]:
-        raise InvalidInput(f"two different classes are needed, got one class: {listed(classes)}")
+        raise InvalidInput(
+            f"two different classes are needed, got one class: {listed(classes)}; "
+            "declare both: ranges={'target': [...]}"
+        )
     return classes[0], classes[1]
 
 
-def measured_classes(y: object) -> Classes:
-    """The two classes that occur in y. That looks at the data, so nothing proven rests on it.
+def is_conventional(classes: Classes) -> bool:
+    """Whether these are 0/1 or false/true, which a y without any other value stands for.
 
-    >>> measured_classes(["b", "a", "b"])
-    ('a', 'b')
+    Both mean the same whichever of the two occurs, so they say nothing about the data. -1/1 is none
+    of them: a y of ones would be 0/1, and one -1 elsewhere would make it -1/1.
+
+    >>> is_conventional((0, 1)), is_conventional((-1, 1))
+    (True, False)
+    """
+    return classes == (0, 1)  # as (False, True) does
+
+
+def measured_classes(y: object) -> Classes:
+    """0/1 or false/true if y holds nothing else, and otherwise the two classes that occur.
+
+    Those look at the data, so nothing proven rests on them.
+
+    >>> measured_classes([1, 1]), measured_classes(["b", "a", "b"])
+    ((0, 1), ('a', 'b'))
     """
     values = as_vector(y, "y")
     require_present(values, "y")
     labels, _ = distinct(values, "y")
+    if set(labels) <= {0, 1}:
+        return (False, True) if all(isinstance(label, bool) for label in labels) else (0, 1)
     if len(labels) > 2 and not all(_is_class_label(label) for label in labels):
         raise InvalidInput(
             f"Unknown label type: y is continuous, with {len(labels)} distinct values; "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ from tacit.tasks.labels import (
     require_present,
 )
 from tacit.tasks.schema import Schema
-from tacit.tasks.tables import as_table, as_vector, read_table
+from tacit.tasks.tables import as_table, as_vector
 from tacit.tasks.targets import class_pair, class_signs, measured_classes, target_numbers
 
 DeclaredClasses = Sequence[Hashable] | Literal["from-data"] | None
@@ -80,21 +79,25 @@ class TaskSet:
         """Read X (N, d), y (N,) and one task label per row; task=None is one task labelled 0.
 
         Arrays, lists, pandas and polars. A schema scales and codes X and y and fills missing
-        values. Two `classes`, the second positive, code y as -1 and +1; "from-data" takes the
-        two that occur.
+        values, or drops their rows. Two `classes`, the second positive, code y as -1 and +1;
+        "from-data" is 0/1 or false/true if y holds nothing else, and otherwise what occurs.
+
+        Labels are public and dropped rows are not: a task with no row left stays, without rows.
 
         >>> TaskSet.from_arrays([[0], [1]], ["no", "yes"], classes=("no", "yes")).y
         array([-1.,  1.])
         """
         table = as_table(X, feature_names)
-        matrix = table.to_numbers() if schema is None else schema.transform(table)
+        matrix = table.to_numbers() if schema is None else schema.coded(table)
         names = table.names if schema is None else schema.feature_names_out
         target, pair = _coded_target(y, classes, schema)
         labels, codes = task_codes(task, len(matrix))
         if len(target) != len(matrix):
             raise InvalidInput(f"y has {len(target)} rows, X has {len(matrix)}")
+        kept = np.isfinite(target) & np.isfinite(matrix).all(axis=1)
         order = _stable_order(codes, len(labels))
-        offsets = _offsets(np.bincount(codes, minlength=len(labels)))
+        order = order[kept[order]]
+        offsets = _offsets(np.bincount(codes[kept], minlength=len(labels)))
         stored = np.take(matrix, order, axis=0)
         return cls(stored, target[order], offsets, labels, order, names, pair)
 
@@ -122,20 +125,6 @@ class TaskSet:
         labels = None if task is None else table.column(task, "task")
         features = table.without(target) if task is None else table.without(target, task)
         return cls.from_arrays(features, y, labels, classes=classes, schema=schema)
-
-    @classmethod
-    def from_table(
-        cls,
-        path: str | Path,
-        *,
-        task: str | None,
-        target: str,
-        classes: DeclaredClasses = None,
-        schema: Schema | None = None,
-    ) -> TaskSet:
-        """Read a CSV or Parquet file, as `from_frame` does."""
-        frame = read_table(path)
-        return cls.from_frame(frame, task=task, target=target, classes=classes, schema=schema)
 
     @property
     def n_tasks(self) -> int:
@@ -184,7 +173,7 @@ class TaskSet:
         return self._rows(rows, offsets, labels)
 
     def split(self, fraction: float, rng: np.random.Generator) -> tuple[TaskSet, TaskSet]:
-        """Split every task at random into max(1, round(fraction · n_i)) training rows and the rest.
+        """Split every task at random: max(1, round(fraction · n_i)) rows to train on, and the rest.
 
         Both parts keep all labels. A task may have no test row left: its offsets are then equal.
 
@@ -219,12 +208,6 @@ class TaskSet:
         y = np.empty_like(self.y)
         y[as_given] = signs
         return replace(self, y=y, classes=pair)
-
-    def require_rows(self) -> None:
-        """Refuse a task without rows, as the test part of a split may have."""
-        if (self.sizes == 0).any():
-            label = self.labels[int(np.argmin(self.sizes))]
-            raise InvalidInput(f"task {label!r} has no rows; expected at least one")
 
     def __len__(self) -> int:
         """The number of tasks."""
@@ -301,9 +284,9 @@ def _coded_target(
         pair = class_pair(classes)
     else:
         pair = None if schema is None else schema.classes
-    if pair is not None:
-        return class_signs(y, pair), pair
-    return (target_numbers(y) if schema is None else schema.transform_target(y)), None
+    if schema is not None and pair == schema.classes:
+        return schema.coded_target(y), pair
+    return (target_numbers(y) if pair is None else class_signs(y, pair)), pair
 
 
 def _stable_order(codes: IntArray, n_labels: int) -> IntArray:
