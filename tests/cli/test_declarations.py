@@ -71,7 +71,6 @@ def test_what_is_declared_becomes_the_schema(tmp_path: Path) -> None:
     plan = Column(categories=("01", "02"), missing="category")
     assert schema.columns == (Column(0, 100, missing=50), plan, Column())
     assert schema.classes == (0, 1)
-    assert declared.text_columns() == ("plan",)
 
 
 def test_a_feature_may_be_called_target(tmp_path: Path) -> None:

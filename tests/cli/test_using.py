@@ -72,12 +72,12 @@ def test_labels_and_categories_keep_their_type_in_new_tables(desk: Desk, command
     desk.ranges.write_text(desk.ranges.read_text().replace('"f", "m"', '"01", "02"'))
     assert command(*desk.fit()).code == 0
     new = desk.path / "new.csv"
-    new.write_text("school,age,sex\n3,10,01\nx,10,02\n")
+    new.write_text("school,age,sex\n03,10,01\nx,10,02\n")
     done = command("predict", desk.path / "model", new, "--unknown", "shared")
     known = command("predict", desk.path / "model", new)
     assert done.code == 0, done.err
     assert "'x'" in known.err
-    new.write_text("school,age,sex\n3,10,01\n")
+    new.write_text("school,age,sex\n03,10,01\n")
     alone = command("predict", desk.path / "model", new)
     assert alone.out.splitlines()[1] == done.out.splitlines()[1]
 
@@ -128,11 +128,11 @@ def test_a_hand_out_is_found_by_how_its_label_is_written(desk: Desk, command: Co
     desk.table.write_text(desk.table.read_text().replace("s0", "0").replace("s1", "1"))
     command(*desk.fit())
     done = command(
-        "hand-out", desk.path / "model", "--task", "3", "--out", desk.path / "h", "--json"
+        "hand-out", desk.path / "model", "--task", "03", "--out", desk.path / "h", "--json"
     )
-    assert json.loads(done.out)["task"] == 3
-    wrong = command("hand-out", desk.path / "model", "--task", "03", "--out", desk.path / "g")
-    assert (wrong.code, "did you mean '3'" in wrong.err) == (2, True)
+    assert json.loads(done.out)["task"] == "03"
+    wrong = command("hand-out", desk.path / "model", "--task", "3", "--out", desk.path / "g")
+    assert (wrong.code, "did you mean '03'" in wrong.err) == (2, True)
 
 
 def test_a_hand_out_does_not_overwrite(fitted: Desk, command: Command) -> None:

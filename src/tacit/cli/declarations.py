@@ -13,9 +13,10 @@ One section for each column of the table::
     categories = ["basic", "full"]
     missing = "category"     # optional: an empty cell is a category of its own
 
-``type = "unbounded"`` takes a number as it is; ``type = "ignore"`` leaves the column out. What is
-declared becomes public, so it comes from public documentation and never from the data: a smallest
-or largest value is somebody's record.
+``type = "unbounded"`` takes a number as it is; ``type = "ignore"`` leaves the column out. With
+``missing = "drop"`` a row whose cell is empty or undeclared takes no part; a task with no row left
+stays and contributes nothing. What is declared becomes public, so it comes from public
+documentation and never from the data: a smallest or largest value is somebody's record.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def template(table: str, types: Mapping[str, str], task: str | None, target: str
         '# Replace every "?" from public documentation, never by looking at the data:',
         "# a smallest or largest value is somebody's record, and what stands here becomes public.",
         '# type: "number" (low, high), "categories", "unbounded" (used as it is), or "ignore".',
-        '# Empty cells: add missing = NUMBER, or missing = "category" for categories.',
+        '# Empty cells: add missing = NUMBER, or missing = "category" for categories;',
+        '# missing = "drop" leaves out the rows whose cell is empty or not as declared.',
         "# ---",
     ]
     sections = [
@@ -120,16 +122,6 @@ class Declarations:
     file: str
     columns: Mapping[str, Column | None]
     problems: Mapping[str, str]  # by column, everything that is open or wrong
-
-    def text_columns(self) -> tuple[str, ...]:
-        """Columns whose categories are all text: 01 stays '01'."""
-        return tuple(
-            name
-            for name, column in self.columns.items()
-            if column is not None
-            and column.categories is not None
-            and all(isinstance(value, str) for value in column.categories)
-        )
 
     def schema(self, names: Sequence[str], task: str | None, target: str) -> Schema:
         """The schema of a table with these columns; InvalidInput lists all that is missing."""

@@ -51,29 +51,16 @@ def task_column(certificate: Mapping[str, Any]) -> str | None:
 
 
 def label_named(text: str, labels: Sequence[Hashable]) -> Hashable:
-    """The label that is written like this: 7 is the task 7, or '7', whichever was fitted.
+    """The label with this canonical text: 7 is the task 7, or '7', whichever was fitted.
 
-    >>> label_named("7", (6, 7)), label_named("b", ("a", "b"))
+    >>> label_named("7", (6, 7)), label_named(" b", ("a", "b"))
     (7, 'b')
     """
-    if text in labels:
-        return text
-    found = [label for label in labels if str(label) == text]
-    if not found:
-        from tacit.tasks.tables import nearest
+    from tacit.tasks import canonical_label
+    from tacit.tasks.tables import nearest
 
-        near = nearest(text, [str(label) for label in labels])
+    known = {canonical_label(label): label for label in labels}
+    if (asked := canonical_label(text)) not in known:
+        near = nearest(asked, known)
         raise InvalidInput(f"task {text!r} is not one of the {len(labels)} fitted tasks{near}")
-    return found[0]
-
-
-def text_columns(model: Any, task: str | None) -> list[str]:
-    """The columns that a CSV must be read as text for: 01 is then '01', as when it was fitted."""
-    schema = model._schema
-    named = list(zip(schema.feature_names, schema.columns, strict=True))
-    text = [name for name, column in named if _all_text(column.categories)]
-    return [*text, task] if task is not None and _all_text(model.tasks_) else text
-
-
-def _all_text(values: Sequence[Hashable] | None) -> bool:
-    return bool(values) and all(isinstance(value, str) for value in values or ())
+    return known[asked]

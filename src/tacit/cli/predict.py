@@ -60,17 +60,17 @@ def predictions(model: MultiTaskEstimator, table: Path, task: str | None, unknow
     """A polars frame: the task of each row, its prediction, and the probability of a class."""
     import polars
 
-    from tacit.cli.loading import text_columns
+    from tacit.cli.cells import features
     from tacit.tasks import read_table
     from tacit.tasks.tables import require_column
 
-    frame = read_table(table, text=text_columns(model, task))
-    features = list(model._schema.feature_names)
-    for name in features:
+    frame = read_table(table)
+    for name in model._schema.feature_names:
         require_column(name, frame.columns, "feature")
     labels = _labels(model, frame, task)
     columns: dict[str, Any] = {} if task is None or labels is None else {task: frame[task]}
-    return polars.DataFrame(columns | _predicted(model, frame[features], labels, unknown))
+    rows = features(frame, model._schema)
+    return polars.DataFrame(columns | _predicted(model, rows, labels, unknown))
 
 
 def _predicted(model: MultiTaskEstimator, X: Any, labels: Any, unknown: Any) -> dict[str, Any]:
@@ -90,9 +90,8 @@ def _predicted(model: MultiTaskEstimator, X: Any, labels: Any, unknown: Any) -> 
 
 
 def _labels(model: MultiTaskEstimator, frame: Any, task: str | None) -> Any:
-    """One label per row, of the type that was fitted; a hand-out needs none."""
-    import polars
-
+    """The canonical text of each row's task; a hand-out needs none."""
+    from tacit.cli.cells import task_texts
     from tacit.errors import InvalidInput
     from tacit.tasks.tables import require_column
 
@@ -101,7 +100,4 @@ def _labels(model: MultiTaskEstimator, frame: Any, task: str | None) -> Any:
     if task is None:
         raise InvalidInput("the certificate names no task column; name it with --task")
     require_column(task, frame.columns, "task")
-    written = {str(label): label for label in model.tasks_}
-    if frame[task].dtype == polars.String and any(text != label for text, label in written.items()):
-        return [written.get(text, text) for text in frame[task]]
-    return frame[task]
+    return task_texts(frame[task])

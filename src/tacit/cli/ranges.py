@@ -31,7 +31,7 @@ def ranges(
     from tacit.tasks import read_table
     from tacit.tasks.tables import require_column
 
-    frame = read_table(table)
+    frame = read_table(table, infer=True)
     for name, role in ((task, "task"), (target, "target")):
         if name is not None:
             require_column(name, frame.columns, role)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit import folder
+from tacit.cli.cells import cells, features, task_texts
 from tacit.cli.choice import LossName, automatic, chosen_loss, require_learner
 from tacit.cli.declarations import read_declarations
 from tacit.errors import InvalidInput, MissingValues
@@ -77,16 +77,12 @@ class Data:
 def read_data(request: Request) -> Data:
     """The table as declared; every error names the file, the column and the row."""
     declarations = read_declarations(request.ranges)
-    frame = read_table(request.table, text=declarations.text_columns())
+    frame = read_table(request.table)
     for name, role in ((request.task, "task"), (request.target, "target")):
         require_column(name, frame.columns, role)
     schema = declarations.schema(frame.columns, request.task, request.target)
     loss = chosen_loss(request.loss, schema)
     tasks = _tasks(frame, request, schema)
-    for label in tasks.labels:
-        folder.plain(label)  # what cannot be written is refused before anything is spent
-    if request.holdout > 0:
-        _require_two_rows(tasks)
     name = request.learner
     if name == "auto":
         name = automatic(tasks.n_tasks, tasks.n_features, loss)
@@ -95,27 +91,18 @@ def read_data(request: Request) -> Data:
 
 def _tasks(frame: Any, request: Request, schema: Schema) -> TaskSet:
     """The rows as tasks; errors speak of the table and of the file of ranges."""
-    kept = frame.select(*schema.feature_names, request.task, request.target)
     try:
-        return TaskSet.from_frame(kept, task=request.task, target=request.target, schema=schema)
+        y, labels = cells(frame[request.target], schema.target), task_texts(frame[request.task])
+        return TaskSet.from_arrays(features(frame, schema), y, labels, schema=schema)
     except MissingValues as error:
         raise InvalidInput(
             f"column {error.column!r} has {error.count} empty cell(s); drop those rows, "
-            f"or say what one means: missing = ... in {request.ranges.name}"
+            f"or say what one means: missing = ... in {request.ranges.name}, "
+            'where missing = "drop" drops them'
         ) from None
     except InvalidInput as error:
         said = str(error).partition("; if y holds")[0]
         raise InvalidInput(said.replace("column 'target'", f"column {request.target!r}")) from None
-
-
-def _require_two_rows(tasks: TaskSet) -> None:
-    alone = [tasks.labels[i] for i in np.flatnonzero(tasks.sizes < 2)]
-    if alone:
-        more = f" and {len(alone) - 1} more tasks have" if len(alone) > 1 else " has"
-        raise InvalidInput(
-            f"task {alone[0]!r}{more} one row only, so none can be held out; "
-            "--holdout 0 learns from it and measures nothing, or remove it"
-        )
 
 
 def warnings_for(request: Request, data: Data) -> list[str]:

@@ -1,0 +1,92 @@
+"""The cells of a table, each read on its own, as its column was declared.
+
+What a cell means must not depend on other tasks' cells. One school called "A7", or one "n/a" among
+the ages, would make a reader of CSV take the whole column for text: every school would have another
+label and another budget, and every age another meaning. So all columns of a CSV are read as text,
+and each cell by the declaration alone; Parquet, which has types, comes out the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.errors import InvalidInput
+from tacit.tasks import Column, Schema, canonical_label, task_codes
+from tacit.tasks.labels import Array, distinct
+from tacit.tasks.tables import Table, as_vector
+
+if TYPE_CHECKING:
+    import polars
+
+
+def features(frame: polars.DataFrame, schema: Schema) -> Table:
+    """The declared features of a table."""
+    named = zip(schema.feature_names, schema.columns, strict=True)
+    values = tuple(cells(frame[name], column) for name, column in named)
+    return Table(schema.feature_names, values, named=True)
+
+
+def task_texts(series: polars.Series) -> Array:
+    """The canonical text of each row's task (N,): 7 and 7.0 are "7", and 007 stays "007".
+
+    >>> import polars
+    >>> task_texts(polars.Series("school", [7, 8])), task_texts(polars.Series("school", ["007"]))
+    (array(['7', '8'], dtype=object), array(['007'], dtype=object))
+    """
+    labels, codes = task_codes(series, len(series))
+    return np.array([canonical_label(label) for label in labels], dtype=object)[codes]
+
+
+def cells(series: polars.Series, column: Column) -> Array:
+    """One column (N,): numbers, or the declared categories that its cells write."""
+    if column.categories is None:
+        return as_vector(_numbers(series), series.name)
+    values = as_vector(series, series.name)
+    found, codes = distinct(values, f"column {series.name!r}")
+    meant = [category(cell, column.categories) for cell in found]
+    return np.fromiter(meant, object, len(meant))[codes]
+
+
+def category(cell: Hashable, categories: Sequence[Hashable]) -> Hashable:
+    """The declared category that a cell writes; one that writes none stays as it is.
+
+    >>> category("1.0", (0, 1)), category("True", (False, True)), category("01", ("1",))
+    (1, True, '01')
+    >>> category(1.0, ("1", "2")), category("1", (1, "1"))
+    ('1', '1')
+    """
+    if cell in categories:
+        return cell
+    if isinstance(cell, str):
+        return next((known for known in categories if _value(cell) == known), cell)
+    try:
+        text = canonical_label(cell)
+    except InvalidInput:  # a missing cell, or a type that no category has
+        return cell
+    return text if text in categories else cell
+
+
+def _value(text: str) -> float:
+    """The number or truth value that a text writes; NaN, which equals nothing, if none."""
+    word = text.strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan
+
+
+def _numbers(series: polars.Series) -> polars.Series:
+    """Text as numbers at once; if some cell is none, as it was: then each is read by Python, which
+    reads whatever polars does, to the same bits."""
+    import polars
+
+    if series.dtype != polars.String:
+        return series
+    numbers = series.cast(polars.Float64, strict=False)
+    return numbers if numbers.null_count() == series.null_count() else series
