@@ -33,7 +33,6 @@ from tacit.privacy.accounting import (
     remaining_mu,
 )
 from tacit.privacy.budget import Budget, Neighbours
-from tacit.privacy.chain import label_identity, label_to_json
 from tacit.privacy.ledger import Declared, Key, Ledger, Release, new_run
 
 
@@ -80,10 +79,17 @@ def in_a_child(work: Callable[[], None]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def opened(plan: list[Event], *, tasks: Any = ("a", "b"), budgets: Any = None) -> Ledger:
-    ledger = Ledger.in_memory()
+def opened(
+    plan: list[Event], *, tasks: Any = ("a", "b"), budgets: Any = None, cap: Any = None
+) -> Ledger:
+    ledger = Ledger.in_memory(cap=cap)
     ledger.open_run("run", tasks, budgets or Budget(1.0), plan)
     return ledger
+
+
+def kinds(ledger: Ledger) -> list[str]:
+    """Of all entries but the first, which names the ledger."""
+    return [entry.kind for entry in ledger.entries()][1:]
 
 
 def key(number: int, run: str = "run") -> Key:
@@ -93,9 +99,9 @@ def key(number: int, run: str = "run") -> Key:
 # --- the budget ----------------------------------------------------------------------------------
 
 
-def test_budget_stops_before_noise() -> None:
+def test_the_cap_stops_before_noise() -> None:
     half = gaussian_mu(1.0, 1e-5) / math.sqrt(2)
-    ledger = opened([Gaussian(half)] * 2)
+    ledger = opened([Gaussian(half)] * 2, cap=Budget(1.0))
     ledger.open_run("greedy", ["b"], Budget(1.0), [Gaussian(half)])
     mechanism = Fake(Gaussian(half))
     ledger.release(mechanism, None, key=key(1))
@@ -115,13 +121,13 @@ def test_a_plan_that_does_not_fit_is_refused_before_its_first_release() -> None:
     assert refused.value.left == 0.5
     assert refused.value.asked == pytest.approx(accounting.gaussian_epsilon(1e-5, 0.2))
     assert refused.value.budget == Budget(0.5)
-    assert ledger.entries() == []
+    assert kinds(ledger) == []
 
 
-def test_the_refusal_says_what_is_left_of_earlier_runs() -> None:
-    ledger = opened([Gaussian(0.2)], tasks=["a"])
+def test_the_refusal_says_what_is_left_under_the_cap() -> None:
+    ledger = opened([Gaussian(0.2)], tasks=["a"], cap=Budget(1.0))
     ledger.release(Fake(Gaussian(0.2)), None, key=key(1))
-    left = ledger.remaining("a", Budget(1.0))
+    left = ledger.remaining("a")
     with pytest.raises(BudgetExceeded) as refused:
         ledger.open_run("second", ["a"], Budget(1.0), [Gaussian(0.2)])
     assert refused.value.left == left < 1
@@ -133,11 +139,11 @@ def test_the_refusal_says_what_is_left_of_earlier_runs() -> None:
 def test_exactly_the_budget_fits_however_it_is_split() -> None:
     for rounds in (1, 3, 7, 10, 49, 100):
         plan: list[Event] = [Pure(1.0 / rounds)] * rounds
-        ledger = opened(plan, budgets=Budget(1.0, 0.0))
+        ledger = opened(plan, budgets=Budget(1.0, 0.0), cap=Budget(1.0, 0.0))
         for number in range(rounds):
             ledger.release(Fake(plan[0]), None, key=key(number))
         assert ledger.spent("a").epsilon == pytest.approx(1.0)
-        assert ledger.remaining("a", Budget(1.0, 0.0)) == pytest.approx(0.0, abs=1e-12)
+        assert ledger.remaining("a") == pytest.approx(0.0, abs=1e-12)
         with pytest.raises(BudgetExceeded):
             ledger.open_run("more", ["a"], Budget(1.0, 0.0), [Pure(1e-9)])
 
@@ -168,40 +174,24 @@ def test_a_stricter_task_is_charged_its_share_and_one_without_budget_nothing() -
     mechanism = Fake(Gaussian(mu))
     for number in range(4):
         ledger.release(mechanism, None, key=key(number))
-    assert ledger.remaining("loose", Budget(1.0)) == pytest.approx(0.0, abs=1e-6)
-    assert ledger.remaining("strict", Budget(0.5)) == pytest.approx(0.0, abs=1e-6)
+    assert ledger.statement(["loose"]).epsilon == pytest.approx(1.0, abs=1e-6)
+    assert ledger.statement(["strict"]).epsilon == pytest.approx(0.5, abs=1e-6)
     assert ledger.spent("spent") == Cost()
+    assert ledger.statement(["spent"]).epsilon == 0
     np.testing.assert_array_equal(mechanism.given[0], [1.0, strict, 0.0])
 
 
-def test_shares_are_recorded_only_where_they_differ_from_the_run() -> None:
-    ledger = opened([Gaussian(0.1), Pure(0.1), Approximate(0.1, 1e-6)])
-    plain = Fake(Gaussian(0.1))
-    ledger.release(plain, None, key=key(1))
-    ledger.release(Fake(Pure(0.1)), None, key=key(2), shares=[1.0, 0.5])
-    ledger.release(Fake(Approximate(0.1, 1e-6)), None, key=key(3), shares=[0.5, 0.0])
-    spends = [entry.payload for entry in ledger.entries() if entry.kind == "spend"]
-    assert [spend.get("shares") for spend in spends] == [None, [1.0, 0.5], [0.5, 0.0]]
-    assert plain.given == [None]
-    a, b = ledger.spent("a"), ledger.spent("b")
-    assert (a.epsilon, a.delta) == pytest.approx((0.2, 1e-6))
-    assert (b.epsilon, b.delta) == pytest.approx((0.05, 0.0))
-
-
-@pytest.mark.parametrize("shares", [[1.0], [1.0, 1.5], [1.0, -0.1], [1.0, math.nan], [0.0, 1.0]])
+@pytest.mark.parametrize("shares", [[1.0], [0.0, 1.5], [0.0, -0.1], [0.0, math.nan], [1.0, 1.0]])
 def test_shares_that_mean_nothing_are_refused(shares: list[float]) -> None:
-    ledger = Ledger.in_memory()
-    ledger.open_run("run", ["a", "b"], [Budget(1.0), None], [Gaussian(0.1)])
-    mechanism = Fake(Gaussian(0.1))
+    budgets = [None, Budget(1.0)]
     with pytest.raises(InvalidInput, match="share"):
-        ledger.release(mechanism, None, key=key(1), shares=shares)
-    assert mechanism.draws == 0
+        Ledger.in_memory().open_run("run", ["a", "b"], budgets, [Gaussian(0.1)], shares=shares)
 
 
 def test_neighbours_do_not_mix() -> None:
     ledger = opened([Gaussian(0.1)], tasks=["a"])
     ledger.release(Fake(Gaussian(0.1)), None, key=key(1))
-    with pytest.raises(LedgerError, match="other neighbours"):
+    with pytest.raises(LedgerError, match="charged for neighbours 'replace', this run declares"):
         ledger.open_run("second", ["a"], Budget(1.0, neighbours="zero-out"), [Gaussian(0.1)])
     budgets = [Budget(1.0), Budget(1.0, neighbours="zero-out")]
     with pytest.raises(InvalidInput, match="same neighbours"):
@@ -213,13 +203,13 @@ def test_neighbours_do_not_mix() -> None:
 @settings(max_examples=60, deadline=None)
 def test_the_fold_agrees_with_adding_up_by_hand(data: st.DataObject) -> None:
     """Random runs over random tasks with random shares, against a dictionary of Costs."""
-    ledger, model = Ledger.in_memory(), dict.fromkeys("abcde", Cost())
+    cap = Budget(1.5)
+    ledger, model = Ledger.in_memory(cap=cap), dict.fromkeys("abcde", Cost())
     events = st.one_of(
         st.floats(0.0, 0.3).map(Gaussian),
         st.floats(0.0, 0.3).map(Pure),
         st.tuples(st.floats(0, 0.3), st.floats(0, 1e-6)).map(lambda pair: Approximate(*pair)),
     )
-    cap = Budget(1.5)
     for number in range(data.draw(st.integers(1, 3))):
         tasks = data.draw(st.lists(st.sampled_from("abcde"), min_size=1, unique=True))
         plan = data.draw(st.lists(events, max_size=3))
@@ -229,10 +219,13 @@ def test_the_fold_agrees_with_adding_up_by_hand(data: st.DataObject) -> None:
             for t, s in zip(tasks, shares, strict=True)
         }
         fits = all((model[t] + asked[t]).within(cap) for t in tasks if asked[t] != Cost())
+        fits &= all(cost.within(cap) for cost in asked.values())
         try:
             ledger.open_run(str(number), tasks, cap, plan, shares=shares)
         except BudgetExceeded:
-            assert not fits
+            assert (
+                not fits or len({type(e) for e in plan}) > 1
+            )  # kinds are composed in one, coarsely
             continue
         assert fits or sum(isinstance(e, Pure) for e in plan) > 1
         if not fits:  # pure releases composed as a block: not additive, so not in this model
@@ -304,16 +297,18 @@ def test_a_run_has_tasks_each_once() -> None:
 def test_a_poisson_plan_is_charged_once_and_names_nobody() -> None:
     event = Poisson(0.1, 4.0)
     budget = Budget(1.0, neighbours="zero-out")
-    ledger = Ledger.in_memory()
+    ledger = Ledger.in_memory(cap=budget)
     ledger.open_run("run", ["a", "b"], budget, [event] * 100)
     assert ledger.spent("a") == Cost()
+    mu, delta = accounting.dominating([event] * 100, 1e-5, runs=2)
+    own = accounting.epsilon([event] * 100, 1e-5)
     for number in range(100):
         ledger.release(Fake(event), None, key=key(number))
-        expected = Cost(0.0, accounting.epsilon([event] * 100, 1e-5), 1e-5)
-        assert ledger.spent("a") == expected == ledger.spent("b")
+        assert ledger.spent("a") == ledger.spent("b") == Cost(mu**2, 0.0, delta)
+        assert ledger.statement("ab").epsilon == own
     with pytest.raises(LedgerError, match="used up"):
         ledger.release(Fake(event), None, key=key(100))
-    text = "".join(str(e.payload) for e in ledger.entries() if e.kind != "run")
+    text = "".join(str(e.payload) for e in ledger.entries() if e.kind not in ("ledger", "run"))
     assert "'a'" not in text
     assert "'b'" not in text
     assert "shares" not in text
@@ -324,27 +319,19 @@ def test_a_poisson_plan_that_does_not_fit_is_refused() -> None:
         opened([Poisson(0.1, 2.0)] * 100, budgets=Budget(1.0, neighbours="zero-out"))
 
 
-def test_a_block_shares_delta_with_gaussians_and_follows_the_shares() -> None:
-    ledger = Ledger.in_memory()
+def test_a_sampled_block_follows_the_shares() -> None:
+    ledger = Ledger.in_memory(cap=Budget(4.0))
     plan: list[Event] = [*[Visible(0.1, 0.2)] * 5, Gaussian(0.1)]
     ledger.open_run("run", ["a", "b", "c"], Budget(2.0), plan, shares=[1.0, 0.5, 0.0])
     ledger.release(Fake(Visible(0.1, 0.2)), None, key=key(1))
     for task, share in (("a", 1.0), ("b", 0.5)):
-        alone = accounting.visible_epsilon(5e-6, 0.1, 0.2 * share, 5)
-        assert ledger.spent(task) == Cost(0.0, alone, 5e-6)
+        mu, delta = accounting.dominating([Visible(0.1, 0.2 * share)] * 5, 1e-5, runs=2)
+        assert ledger.spent(task) == Cost(mu**2, 0.0, delta)
     assert ledger.spent("c") == Cost()
-    with pytest.raises(LedgerError, match="as declared with the run"):
-        ledger.release(Fake(Visible(0.1, 0.2)), None, key=key(2), shares=[1.0, 1.0, 0.0])
     ledger.release(Fake(Gaussian(0.1)), None, key=key(3))
-    assert ledger.spent("a").mu_squared == pytest.approx(0.01)
-
-
-def test_a_second_sampled_run_finds_no_delta_left() -> None:
-    plan: list[Event] = [Visible(0.1, 0.1)] * 5
-    ledger = opened(plan, tasks=["a"])
-    ledger.release(Fake(plan[0]), None, key=key(1))
-    with pytest.raises(BudgetExceeded):
-        ledger.open_run("second", ["a"], Budget(1.0), plan)
+    assert ledger.spent("a").mu_squared == pytest.approx(
+        accounting.dominating([Visible(0.1, 0.2)] * 5, 1e-5, runs=2)[0] ** 2 + 0.01
+    )
 
 
 def test_pure_releases_compose_optimally_where_adding_does_not_fit() -> None:
@@ -354,8 +341,8 @@ def test_pure_releases_compose_optimally_where_adding_does_not_fit() -> None:
     ledger = opened(plan)
     for number, event in enumerate(plan):
         ledger.release(Fake(event), None, key=key(number))
-    assert ledger.spent("a").epsilon <= 1.0
-    assert ledger.spent("a").delta == 1e-5
+    assert ledger.statement("a").epsilon <= 1.0
+    assert ledger.statement("a").delta == 1e-5
     with pytest.raises(BudgetExceeded):
         opened(plan, budgets=Budget(1.0, 0.0))
 
@@ -396,10 +383,8 @@ def test_a_key_belongs_to_one_mechanism() -> None:
     ledger = opened([Gaussian(0.1), Gaussian(0.2)])
     ledger.release(Fake(Gaussian(0.1)), None, key=key(1))
     other = Fake(Gaussian(0.2))
-    with pytest.raises(LedgerError, match="another mechanism, event or shares"):
+    with pytest.raises(LedgerError, match="another mechanism or event"):
         ledger.release(other, None, key=key(1))
-    with pytest.raises(LedgerError, match="another mechanism, event or shares"):
-        ledger.release(Fake(Gaussian(0.1)), None, key=key(1), shares=[1.0, 0.5])
     assert other.draws == 0
 
 
@@ -429,20 +414,23 @@ def test_of_two_processes_on_one_key_the_first_result_stands(tmp_path: Path) -> 
         first = ledger.release(Overtaken(Gaussian(0.1)), None, key=key(1))
         again = ledger.release(Fake(Gaussian(0.1)), None, key=key(1))
         assert first.value.tobytes() == again.value.tobytes()
-        assert [e.kind for e in ledger.entries()] == ["run", "spend", "output"]
+        assert kinds(ledger) == ["run", "spend", "output"]
 
 
 def void(_: object) -> None:
     pass
 
 
-def test_simulated_noise_is_marked_also_when_it_is_read_again(tmp_path: Path) -> None:
-    for _ in range(2):
-        with Ledger(tmp_path / "ledger.sqlite") as ledger:
-            ledger.open_run("run", ["a"], Budget(1.0), [Gaussian(0.1)] * 2)
-            rng = np.random.default_rng(0)
-            assert not ledger.release(Fake(Gaussian(0.1)), None, key=key(1), rng=rng).secure
-            assert ledger.release(Fake(Gaussian(0.1)), None, key=key(2)).secure
+def test_a_run_has_one_kind_of_noise_and_says_which() -> None:
+    """Seeded bits that come back under the same name would be called secure otherwise."""
+    ledger, rng = Ledger.in_memory(), np.random.default_rng(0)
+    ledger.open_run("run", ["a"], Budget(1.0), [Gaussian(0.1)] * 2, secure=False, doubts=["seeded"])
+    assert not ledger.release(Fake(Gaussian(0.1)), None, key=key(1), rng=rng).secure
+    with pytest.raises(LedgerError, match="declared with simulated noise"):
+        ledger.release(Fake(Gaussian(0.1)), None, key=key(2))
+    with pytest.raises(LedgerError, match="declared with other secure"):
+        ledger.open_run("run", ["a"], Budget(1.0), [Gaussian(0.1)] * 2, doubts=["seeded"])
+    assert not ledger.release(Fake(Gaussian(0.1)), None, key=key(1), rng=rng).secure
 
 
 def test_a_key_is_two_strings_and_an_integer() -> None:
@@ -457,44 +445,32 @@ def test_a_key_is_two_strings_and_an_integer() -> None:
 # --- labels, many tasks, copies ------------------------------------------------------------------
 
 
-def test_labels_of_any_hashable_kind_are_found_again(tmp_path: Path) -> None:
-    labels = ["a", 1, 2.5, None, ("x", 3, ("y",)), b"raw", np.int64(7), np.str_("n"), "1"]
+def test_a_label_is_found_again_in_whatever_type_it_comes(tmp_path: Path) -> None:
+    labels = ["a", 1, 2.5, ("x", 3, ("y",)), np.int64(7), np.str_("n")]
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_run("run", labels, Budget(1.0), [Gaussian(0.1)])
         ledger.release(Fake(Gaussian(0.1)), None, key=key(1))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        for label in [*labels, 1.0, True, 7, "n"]:
+        for label in [*labels, 1.0, "1", " 1", 7, "7", "n", "2.5"]:
             assert ledger.spent(label).mu_squared == pytest.approx(0.01)
-        for label in ["2.5", "None", ("x", 3), "raw", "7", ("tuple", "x")]:
+        for label in ["01", "None", ("x", 3), "A"]:
             assert ledger.spent(label) == Cost()
-        with pytest.raises(InvalidInput, match="another process"):
-            ledger.spent(object())
-
-
-LABELS = st.recursive(
-    st.sampled_from(["", "a", "tuple", "1", "None", 0, 1, 1.0, 2.5, True, None]),
-    lambda parts: st.lists(parts, max_size=2).map(tuple),
-    max_leaves=4,
-)
-
-
-@given(LABELS, LABELS)
-def test_two_labels_are_one_task_exactly_if_they_are_equal(a: Any, b: Any) -> None:
-    same = label_identity(label_to_json(a)) == label_identity(label_to_json(b))
-    assert same == (a == b)
+        for label in (object(), frozenset("ab"), b"raw", None):
+            with pytest.raises(InvalidInput):
+                ledger.spent(label)
 
 
 def test_a_hundred_thousand_tasks_are_charged_at_once() -> None:
     m = 100_000
     budgets = [Budget(1.0) if i % 2 else Budget(2.0) for i in range(m)]
-    ledger = Ledger.in_memory()
+    ledger = Ledger.in_memory(cap=Budget(2.0))
     ledger.open_run("run", range(m), budgets, [Gaussian(0.1)] * 3)
     for number in range(3):
         ledger.release(Fake(Gaussian(0.1)), None, key=key(number))
     assert ledger.spent(m - 1).mu_squared == pytest.approx(0.03)
     with pytest.raises(BudgetExceeded) as refused:
         ledger.open_run("more", range(m), budgets, [Gaussian(0.3)])
-    assert refused.value.task == 1
+    assert refused.value.task == "1"
 
 
 def test_a_release_in_memory_takes_a_few_milliseconds_at_most() -> None:
@@ -507,7 +483,7 @@ def test_a_release_in_memory_takes_a_few_milliseconds_at_most() -> None:
 
 
 def test_remaining_mu_is_what_a_further_run_may_have() -> None:
-    ledger = opened([Gaussian(0.2)], tasks=["a"])
+    ledger = opened([Gaussian(0.2)], tasks=["a"], cap=Budget(1.0))
     ledger.release(Fake(Gaussian(0.2)), None, key=key(1))
     mu = remaining_mu(Budget(1.0), ledger.spent("a"))
     with pytest.raises(BudgetExceeded):

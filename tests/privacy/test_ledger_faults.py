@@ -216,10 +216,10 @@ def test_a_crash_at_each_instant_is_resumed_with_one_spend(path: Path, instant: 
 
     with opened(path) as ledger:
         assert exit_code(fork(crash)) == -signal.SIGKILL
-        kinds = [e.kind for e in ledger.entries()]
+        kinds = [e.kind for e in ledger.entries()][1:]
         assert kinds == (["run"] if instant == "before spend" else ["run", "spend"])
         ledger.release(SMALL, None, key=key(0))
-        assert [e.kind for e in ledger.entries()] == ["run", "spend", "output"]
+        assert [e.kind for e in ledger.entries()][1:] == ["run", "spend", "output"]
         assert ledger.verify().ok
 
 
@@ -231,11 +231,12 @@ def test_processes_that_race_never_overspend_together(path: Path, processes: int
     """ε = 0.1 each, 3.05 in all: exactly 30 fit, whoever gets them."""
     event, counted = Pure(0.1), path.with_name("released")
     gate, opener = os.pipe()
-    with Ledger(path) as ledger, open(counted, "ab", buffering=0) as outside:
+    cap = Budget(3.05, 0.0)
+    with Ledger(path, cap=cap) as ledger, open(counted, "ab", buffering=0) as outside:
 
         def greedy(name: str) -> None:
             os.close(opener)
-            ledger.open_run(name, ["a"], Budget(3.05, 0.0), [event] * 30)
+            ledger.open_run(name, ["a"], cap, [event] * 30)
             os.read(gate, 1)  # until all have been started
             with suppress(BudgetExceeded):
                 for number in range(30):
@@ -323,30 +324,33 @@ def edit(path: Path, *statements: str) -> None:
         connection.commit()
 
 
-EDITS = {
+EDITS = {  # entry 1 names the ledger, 2 is the run, 3, 5 and 7 are spends
     "an edited payload": ["UPDATE entries SET payload = replace(payload, '0.001', '0.0001')"],
-    "an edited digest": ["UPDATE entries SET digest = zeroblob(32) WHERE seq = 3"],
-    "a renumbered entry": ["UPDATE entries SET seq = 9 WHERE seq = 7"],
-    "an edited kind": ["UPDATE entries SET kind = 'output' WHERE seq = 2"],
-    "text that is no text": ["UPDATE entries SET payload = x'ff' WHERE seq = 2"],
-    "a removed spend": ["DELETE FROM entries WHERE seq = 4"],
+    "an edited digest": ["UPDATE entries SET digest = zeroblob(32) WHERE seq = 4"],
+    "a renumbered entry": ["UPDATE entries SET seq = 10 WHERE seq = 8"],
+    "an edited kind": ["UPDATE entries SET kind = 'output' WHERE seq = 3"],
+    "text that is no text": ["UPDATE entries SET payload = x'ff' WHERE seq = 3"],
+    "a removed spend": ["DELETE FROM entries WHERE seq = 5"],
     "a removed and renumbered spend": [
-        "DELETE FROM entries WHERE seq = 4",
-        "UPDATE entries SET seq = seq - 1 WHERE seq > 4",
+        "DELETE FROM entries WHERE seq = 5",
+        "UPDATE entries SET seq = seq - 1 WHERE seq > 5",
     ],
     "a removed first entry": ["DELETE FROM entries WHERE seq = 1"],
-    "two spends in another order": [
-        "UPDATE entries SET seq = -2 WHERE seq = 2",
-        "UPDATE entries SET seq = 2 WHERE seq = 4",
-        "UPDATE entries SET seq = 4 WHERE seq = -2",
+    "another name": [
+        "UPDATE entries SET payload = replace(payload, 'identity', 'identitY') WHERE seq = 1"
     ],
-    "an added entry": ["INSERT INTO entries VALUES (8, 'spend', '{}', zeroblob(32))"],
-    "an edited output": ["UPDATE outputs SET value = zeroblob(length(value)) WHERE spend = 2"],
-    "a removed output": ["DELETE FROM outputs WHERE spend = 2"],
+    "two spends in another order": [
+        "UPDATE entries SET seq = -3 WHERE seq = 3",
+        "UPDATE entries SET seq = 3 WHERE seq = 5",
+        "UPDATE entries SET seq = 5 WHERE seq = -3",
+    ],
+    "an added entry": ["INSERT INTO entries VALUES (9, 'spend', '{}', zeroblob(32))"],
+    "an edited output": ["UPDATE outputs SET value = zeroblob(length(value)) WHERE spend = 3"],
+    "a removed output": ["DELETE FROM outputs WHERE spend = 3"],
     "an exchanged output": [
-        "UPDATE outputs SET spend = -2 WHERE spend = 2",
-        "UPDATE outputs SET spend = 2 WHERE spend = 4",
-        "UPDATE outputs SET spend = 4 WHERE spend = -2",
+        "UPDATE outputs SET spend = -3 WHERE spend = 3",
+        "UPDATE outputs SET spend = 3 WHERE spend = 5",
+        "UPDATE outputs SET spend = 5 WHERE spend = -3",
     ],
     "an added output": ["INSERT INTO outputs VALUES (99, zeroblob(8))"],
 }
@@ -378,18 +382,96 @@ def test_an_edited_output_is_not_returned(path: Path) -> None:
             ledger.release(SMALL, None, key=key(0))
 
 
+def forget_head(path: Path) -> None:
+    path.with_name(path.name + ".head").unlink()
+
+
 def test_truncation_is_seen_with_an_anchor_and_admitted_without(path: Path) -> None:
     with opened(path, 3) as ledger:
         anchor = ledger.head()
-        assert anchor.length == 7
-    edit(path, "DELETE FROM entries WHERE seq > 5", "DELETE FROM outputs WHERE spend > 5")
+        assert anchor.length == 8
+    edit(path, "DELETE FROM entries WHERE seq > 6", "DELETE FROM outputs WHERE spend > 6")
+    forget_head(path)
     with Ledger(path) as ledger:
         without = ledger.verify()
         assert without.ok
         assert "cannot be seen" in without.notes[0]
         found = ledger.verify(anchor)
         assert not found.ok
-        assert "truncated: 5 entries, but 7" in str(found)
+        assert "truncated: 6 entries, but 8" in str(found)
+
+
+def test_a_restored_backup_is_no_refund(path: Path) -> None:
+    """The head lies beside the file too: what was released since the backup stays spent."""
+    backup = path.with_name("backup")
+    with opened(path, 1) as ledger:
+        backup.write_bytes(path.read_bytes())
+        ledger.release(SMALL, None, key=key(1))
+    path.write_bytes(backup.read_bytes())
+    with pytest.raises(LedgerCorrupt, match="an older copy was put in its place"):
+        Ledger(path)
+    with Ledger(path, read_only=True) as ledger:
+        assert "truncated: 4 entries, but 6" in ledger.verify().problems[0]
+
+
+def test_an_older_head_is_as_true(path: Path) -> None:
+    """A crash between a commit and the note of its head forgets nothing that matters."""
+    head = path.with_name(path.name + ".head")
+    with opened(path, 1) as ledger:
+        before = head.read_bytes()
+        ledger.release(SMALL, None, key=key(1))
+    head.write_bytes(before)
+    with Ledger(path) as ledger:
+        assert ledger.verify().ok
+    head.write_bytes(b"{}")
+    with pytest.raises(LedgerCorrupt, match="not the head of a ledger"):
+        Ledger(path)
+
+
+@pytest.mark.parametrize("left", [".head", ".key", ".signing"])
+def test_a_lost_ledger_is_not_a_new_one(path: Path, left: str) -> None:
+    path.with_name(path.name + left).write_text("something")
+    with pytest.raises(LedgerError, match="a lost ledger is not a new one"):
+        Ledger(path)
+    assert not path.exists()
+
+
+def test_an_empty_file_is_a_ledger_that_lost_its_entries(path: Path) -> None:
+    path.touch()
+    with pytest.raises(LedgerCorrupt, match="is empty"):
+        Ledger(path)
+    assert path.read_bytes() == b""
+
+
+def test_reading_only_writes_nothing_and_makes_nothing(path: Path) -> None:
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        Ledger(path, read_only=True)
+    assert not path.exists()
+    opened(path, 1).close()
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    with Ledger(path, read_only=True) as ledger:
+        assert ledger.verify().ok
+        assert len(ledger.entries()) == 4
+        with pytest.raises(LedgerError, match="readonly database; nothing was released"):
+            ledger.release(SMALL, None, key=key(5))
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_of_processes_that_make_a_ledger_at_once_one_makes_it(path: Path) -> None:
+    gate, opener = os.pipe()
+
+    def make() -> None:
+        os.close(opener)
+        os.read(gate, 1)
+        Ledger(path).close()
+
+    children = [fork(make) for _ in range(4)]
+    os.close(opener)
+    assert [exit_code(child) for child in children] == [0] * 4
+    os.close(gate)
+    with Ledger(path) as ledger:
+        assert [entry.kind for entry in ledger.entries()] == ["ledger"]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_chain_rewritten_as_a_whole_is_seen_with_an_anchor_only(path: Path) -> None:
@@ -405,6 +487,7 @@ def test_a_chain_rewritten_as_a_whole_is_seen_with_an_anchor_only(path: Path) ->
             new = (payload, previous, seq)
             connection.execute("UPDATE entries SET payload = ?, digest = ? WHERE seq = ?", new)
         connection.commit()
+    forget_head(path)
     with Ledger(path) as ledger:
         assert ledger.verify().ok
         assert "rewritten" in ledger.verify(anchor).problems[0]
@@ -414,6 +497,8 @@ def test_an_old_anchor_vouches_for_what_was_there(path: Path) -> None:
     with opened(path, 1) as ledger:
         anchor = ledger.head()
         ledger.release(SMALL, None, key=key(7))
+        assert "0 are there" in ledger.verify(anchor).notes[0]  # the newest head lies beside it
+        forget_head(path)
         assert ledger.verify(anchor).ok
         assert "2 are there" in ledger.verify(anchor).notes[0]
         assert ledger.verify(Anchor(bytes(32).hex(), 0)).ok
@@ -422,14 +507,23 @@ def test_an_old_anchor_vouches_for_what_was_there(path: Path) -> None:
 
 def test_a_backup_put_back_under_a_living_ledger_is_noticed(path: Path) -> None:
     with opened(path, 3) as ledger:
-        edit(path, "DELETE FROM entries WHERE seq > 5", "DELETE FROM outputs WHERE spend > 5")
+        edit(path, "DELETE FROM entries WHERE seq > 6", "DELETE FROM outputs WHERE spend > 6")
         with pytest.raises(LedgerCorrupt, match="no longer what it was"):
             ledger.release(SMALL, None, key=key(9))
 
 
-def test_verify_finds_a_spend_beyond_the_budget(path: Path) -> None:
+def test_verify_finds_a_run_that_was_declared_too_cheap(path: Path) -> None:
+    with opened(path) as ledger:
+        payload = ledger.entries()[1].payload
+        with ledger._transaction():
+            cheap = payload | {"run": "cheap", "pairs": [payload["pairs"][0] / 2, 1e-5]}
+            ledger._append("run", cheap)
+        assert "declared at a lower price" in ledger.verify().problems[0]
+
+
+def test_verify_finds_a_spend_beyond_the_cap(path: Path) -> None:
     """As a process would write it that does not check: its digests are right."""
-    with Ledger(path) as ledger:
+    with Ledger(path, cap=Budget(1.0, 0.0)) as ledger:
         ledger.open_run("run", ["a"], Budget(1.0, 0.0), [Pure(0.6)])
         ledger.open_run("other", ["a"], Budget(1.0, 0.0), [Pure(0.6)])
         ledger.release(Fake(Pure(0.6)), None, key=key(0))
@@ -439,7 +533,7 @@ def test_verify_finds_a_spend_beyond_the_budget(path: Path) -> None:
         assert "has epsilon 0.4 left" in ledger.verify().problems[0]
 
 
-@given(st.integers(1, 7), st.sampled_from(["kind", "payload", "digest"]), st.data())
+@given(st.integers(1, 8), st.sampled_from(["kind", "payload", "digest"]), st.data())
 @settings(max_examples=60, deadline=None)
 def test_verify_finds_any_changed_byte(seq: int, column: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -490,7 +584,7 @@ def test_a_read_only_ledger_can_be_read_and_releases_nothing(public: Path) -> No
     with nobody(), Ledger(path) as ledger:
         assert ledger.spent("a").mu_squared == pytest.approx(2e-6)
         assert ledger.verify().ok
-        assert len(ledger.entries()) == 5
+        assert len(ledger.entries()) == 6
         with pytest.raises(LedgerError, match="nothing was released"):
             ledger.release(SMALL, None, key=key(5))
 
@@ -526,8 +620,8 @@ def test_a_database_of_something_else_is_not_touched(path: Path) -> None:
 
 def test_a_ledger_of_another_version_says_so(path: Path) -> None:
     opened(path).close()
-    edit(path, "PRAGMA user_version = 2")
-    with pytest.raises(LedgerError, match="version 2; this tacit reads version 1"):
+    edit(path, "PRAGMA user_version = 3")
+    with pytest.raises(LedgerError, match="of format 3; this tacit writes format 2"):
         Ledger(path)
 
 
@@ -555,14 +649,11 @@ def test_a_closed_ledger_releases_nothing(path: Path) -> None:
         ledger.release(SMALL, None, key=key(0))
 
 
-def test_an_empty_file_becomes_a_ledger_for_its_owner_only(path: Path) -> None:
-    Ledger(path).close()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    other = path.with_name("empty.sqlite")
-    other.touch()
-    with Ledger(other) as ledger:
-        assert ledger.verify().ok
-        assert ledger.head() == Anchor(bytes(32).hex(), 0)
+def test_a_ledger_is_for_its_owner_only(path: Path) -> None:
+    with Ledger(path) as ledger:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert ledger.head().length == 1
+        assert len(ledger.identity) == 32
 
 
 def releases(ledger: Ledger) -> None:

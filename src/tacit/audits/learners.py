@@ -79,10 +79,9 @@ class Recorder(Ledger):
         *,
         key: Key,
         rng: np.random.Generator | None = None,
-        shares: Sequence[float] | FloatArray | None = None,
     ) -> Release:
         """As Ledger.release, and noted."""
-        release = super().release(mechanism, contributions, key=key, rng=rng, shares=shares)
+        release = super().release(mechanism, contributions, key=key, rng=rng)
         inner = mechanism.row if isinstance(mechanism, EachRow) else mechanism
         if not isinstance(inner, GaussianSum | SymmetricGaussian | DiagonalGaussian):
             raise InvalidInput(f"the likelihood of {type(inner).__name__} is not known here")

@@ -23,7 +23,7 @@ def run_rounds(
     before any noise is drawn.
     """
     plan = [step.mechanism.event(door.neighbours) for step in coordinator.steps]
-    door.ledger.open_run(door.run, door.labels, door.budgets, plan, shares=door.shares)
+    door.open(plan)
     to_tasks = Edge(CURATOR, TASKS, TASKS in trusted, door.transcript)
     shared, state = coordinator.start(), None
     for number, step in enumerate(coordinator.steps):

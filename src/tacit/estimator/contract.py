@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -27,14 +26,23 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from tacit import folder
 from tacit._version import __version__
 from tacit.errors import InvalidInput, UnknownTask, UntrustedMessage
+from tacit.estimator.accounts import Accounted
 from tacit.estimator.halves import Door, Home, Message, Progress, Unprotected
-from tacit.estimator.planning import UNIT, history, large_delta, open_door, opened
+from tacit.estimator.planning import UNIT, history, open_door, stated
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss, loss_named
 from tacit.metrics import nmse
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.release import Declared
-from tacit.tasks import Schema, TaskSet, as_schema, column_names, task_codes
+from tacit.tasks import (
+    Schema,
+    TaskSet,
+    as_schema,
+    canonical_label,
+    column_names,
+    task_codes,
+)
+from tacit.tasks.targets import is_conventional
 
 LARGEST = 1e60
 """The largest number that a feature or target may hold without a declared range."""
@@ -45,7 +53,7 @@ def _is_logistic(estimator: Any) -> bool:
     return bool(estimator.loss == "logistic")
 
 
-class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no types
+class MultiTaskEstimator(Accounted):
     """One linear model per task. Learners add what is shared and how it is used at home."""
 
     __metadata_request__fit: ClassVar = {"task": True}
@@ -89,11 +97,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
 
     def _accountant(self) -> str:
         """How the run's releases are added up, in words."""
-        return "exact Gaussian DP, added up over all runs on this ledger"
-
-    def _noise_is_exact(self) -> bool:
-        """Whether the mechanisms have an exact sampler when noise="secure"."""
-        return True
+        return "exact Gaussian DP"
 
     def _claimed_only(self) -> str:
         """Why ε is no more than a paper's claim; or "" where it is proven."""
@@ -120,7 +124,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
             self.classes_ = np.asarray(tasks.classes)
         self.n_features_in_ = len(schema.feature_names)
         home = self._home(tasks, schema, loss_named(self.loss))
-        door = self._door(tasks.labels)
+        door = self._door(tasks.labels, schema)
         shared = self._learn(home, door, progress)
         self._remember(schema, tasks, shared, door)
         self._set_models(self._at_home(home, shared), tasks.labels)
@@ -147,15 +151,43 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         known_target = loss.name == "logistic" or schema.target.low is not None
         return Home(problems, loss, np.repeat(declared, widths).astype(bool), known_target)
 
-    def _door(self, labels: tuple[Hashable, ...]) -> Door | None:
+    def _door(self, labels: tuple[Hashable, ...], schema: Schema) -> Door | None:
         budget = getattr(self, "budget", None)
         if budget is None:
             return None
         if self.noise not in ("secure", "simulated"):
             raise InvalidInput(f"noise must be 'secure' or 'simulated', got {self.noise!r}")
-        rng = np.random.default_rng(self.random_state) if self.noise == "simulated" else None
-        run = getattr(self, "run", None)
-        return open_door(opened(self.ledger), run, labels, budget, rng, pure=self._is_pure())
+        _require_fixed_rows(schema, self._unit())
+        return self._opened(
+            labels,
+            budget,
+            np.random.default_rng(self.random_state) if self.noise == "simulated" else None,
+            self._doubts(schema),
+        )
+
+    def _opened(
+        self,
+        labels: tuple[Hashable, ...],
+        budget: Any,
+        rng: np.random.Generator | None,
+        doubts: list[str],
+    ) -> Door:
+        return open_door(
+            self._spends_from(),
+            getattr(self, "run", None),
+            labels,
+            budget,
+            rng,
+            pure=self._is_pure(),
+            promise=self._unit(),
+            doubts=doubts,
+            family=self._member(),
+            part=self._part,
+        )
+
+    def _part(self, run: str, number: int) -> str:
+        """The name under which the ledger knows task ``number``'s part of the run."""
+        return run
 
     def _remember(self, schema: Schema, tasks: TaskSet, shared: Message, door: Door | None) -> None:
         self._schema = schema
@@ -164,45 +196,46 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         self.ledger_ = None if door is None else door.ledger
         self.run_ = None if door is None else door.run
         self.transcript_ = [] if door is None else door.transcript
-        self.guarantee_ = self._guarantee(schema, door)
+        self.guarantee_ = self._guarantee(door)
         self.history_ = [] if door is None else history(door)
 
     def _set_models(self, models: FloatArray, labels: tuple[Hashable, ...]) -> None:
         """From models (m, d + 1) in scaled units: coef_ (d, m), intercept_ (m,) in units of X."""
         self._models = models
-        self._column = {label: i for i, label in enumerate(labels)}
+        self._column = {canonical_label(label): i for i, label in enumerate(labels)}
         self.tasks_ = labels
         coef, intercept = self._schema.unscale(models[:, :-1].T, models[:, -1])
         self.coef_, self.intercept_ = coef, np.atleast_1d(intercept)
 
-    def _guarantee(self, schema: Schema, door: Door | None) -> Guarantee:
-        """What this run, with all earlier ones on the same ledger, reveals about one task."""
+    def _guarantee(self, door: Door | None) -> Guarantee:
+        """What this run, with all others recorded for these tasks, reveals about one of them."""
         if door is None:
             return replace(self._unit(), reason="budget=None: no privacy at all")
-        delta = max(b.delta for b in door.budgets if b is not None)
-        doubts = self._doubts(schema, door)
-        unit = self._unit()
-        caveat = large_delta(delta, len(door.labels)) if unit == UNIT else ()
-        return replace(
-            unit,
-            not_covered=(*unit.not_covered, *caveat),
-            epsilon=max(each.epsilon_at(delta) for each in set(door.ledger.costs(door.labels))),
-            delta=delta,
+        found = stated(
+            self._unit(),
+            door.ledger,
+            door.labels,
+            self._recorded_runs(door),
             neighbours=door.neighbours,
             accountant=self._accountant(),
-            secure_noise=door.rng is None and self._noise_is_exact(),
-            proven=not doubts,
-            reason="; ".join(doubts),
         )
+        self._warn_of_refits(found)
+        return found
 
-    def _doubts(self, schema: Schema, door: Door) -> list[str]:
+    def _recorded_runs(self, door: Door) -> list[str]:
+        """The names under which the ledger knows this run."""
+        return list(dict.fromkeys(self._part(door.run, i) for i in range(len(door.labels))))
+
+    def _doubts(self, schema: Schema) -> list[str]:
         """Why the guarantee is not proven, if it is not."""
         doubts = [self._claimed_only()] if self._claimed_only() else []
-        if door.rng is not None:
-            doubts.append("simulated noise: floating-point draws from a seeded generator")
         if schema.from_data:
             doubts.append("ranges measured on the data (ranges='from-data')")
-        if self.loss == "logistic" and schema.classes is None and not _conventional(self.classes_):
+        if (
+            self.loss == "logistic"
+            and schema.classes is None
+            and not is_conventional(tuple(self.classes_))
+        ):
             doubts.append("classes taken from the data: declare them as ranges={'target': [...]}")
         return doubts
 
@@ -245,10 +278,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
     def scores_of(self, tasks: TaskSet) -> FloatArray:
         """(N,), xᵀw + b in scaled units, of tasks scaled by the schema of the fit."""
         check_is_fitted(self, "coef_")
-        missing = [label for label in tasks.labels if label not in self._column]
-        if missing:
-            raise UnknownTask(missing[0], len(self.tasks_))
-        columns = [self._column[label] for label in tasks.labels]
+        columns = [self._column_of(label) for label in tasks.labels]
         models = np.repeat(self._models[columns], np.diff(tasks.offsets), axis=0)
         return np.asarray(np.einsum("nd,nd->n", tasks.X, models[:, :-1]) + models[:, -1])
 
@@ -262,7 +292,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
     def adapt(self, X: Any, y: Any, task: Hashable) -> MultiTaskEstimator:
         """A new task joins after training: solved at home from shared_, free for the others."""
         check_is_fitted(self, "coef_")
-        if task in self._column:
+        if canonical_label(task) in self._column:
             raise InvalidInput(f"task {task!r} took part in the fit; fit again to change its data")
         loss = loss_named(self.loss)
         classes = tuple(self.classes_) if loss.name == "logistic" else None
@@ -287,7 +317,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         if task is None and len(self.tasks_) == 1:
             return np.broadcast_to(self._models[0], (n_rows, self._models.shape[1]))
         labels, codes = task_codes(task, n_rows)
-        columns = np.array([self._column.get(label, -1) for label in labels])
+        columns = np.array([self._column.get(canonical_label(label), -1) for label in labels])
         if (columns >= 0).all():
             return np.asarray(self._models[columns[codes]])
         if unknown == "error":
@@ -295,16 +325,21 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
         models = np.vstack([self._models, self._shared_model(self.shared_)])
         return np.asarray(models[columns[codes]])  # -1 is the last row, the shared model
 
+    def _column_of(self, task: Hashable) -> int:
+        """The column of a fitted task, found by its canonical text."""
+        column = self._column.get(canonical_label(task))
+        if column is None:
+            raise UnknownTask(task, len(self.tasks_))
+        return column
+
     # --- what may leave ---------------------------------------------------------------------------
 
     def export(self, task: Hashable, directory: str | FilePath) -> FilePath:
         """Writes what that one task may have: shared_, its own model, the certificate."""
         check_is_fitted(self, "coef_")
-        if task not in self._column:
-            raise UnknownTask(task, len(self.tasks_))
+        column = self._column_of(task)
         self._require_protected()
-        column = self._column[task]
-        return self._write(directory, (task,), self._models[[column]])
+        return self._write(directory, (self.tasks_[column],), self._models[[column]])
 
     def save(self, directory: str | FilePath, *, public: bool = False) -> FilePath:
         """Writes everything, for the trusted side; public=True: only shared_ and certificate."""
@@ -333,11 +368,14 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
             "loss": self.loss,
             "fit_intercept": bool(getattr(self, "fit_intercept", True)),
             "classes": classes,
-            "labels": [folder.plain(label) for label in labels],
+            "labels": [_written(label) for label in labels],
             "schema": self._schema.to_dict(),
             "protected": {name: not isinstance(p, Unprotected) for name, p in self.shared_.items()},
         }
-        arrays = {"models": models, **self._more_arrays([self._column[label] for label in labels])}
+        arrays = {
+            "models": models,
+            **self._more_arrays([self._column_of(label) for label in labels]),
+        }
         return folder.write(directory, description, {**arrays, **parts}, self.certificate())
 
     def certificate(self) -> dict[str, Any]:
@@ -393,7 +431,7 @@ class MultiTaskEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn sh
 def _require_moderate(tasks: TaskSet) -> None:
     """Numbers whose squares do not overflow."""
     for name, column in zip((*tasks.feature_names, "target"), (*tasks.X.T, tasks.y), strict=True):
-        largest = float(np.max(np.abs(column)))
+        largest = float(np.max(np.abs(column), initial=0.0))  # all rows may have been dropped
         if largest > LARGEST:
             raise InvalidInput(
                 f"column {name!r} reaches {largest:.3g}, more than {LARGEST:.0g}: "
@@ -401,6 +439,20 @@ def _require_moderate(tasks: TaskSet) -> None:
             )
 
 
-def _conventional(classes: np.ndarray[Any, Any]) -> bool:
-    """Whether the two classes are 0/1, −1/1 or false/true, which tells nothing about the data."""
-    return tuple(folder.plain(label) for label in classes) in ((0, 1), (-1, 1), (False, True))
+def _require_fixed_rows(schema: Schema, unit: Guarantee) -> None:
+    """Rows are dropped for what they hold. Where a whole task is protected, their number is its own
+    affair; where one example is, it is public and divides the sensitivity: replacing one example by
+    one that is dropped would change all others' weight, which no noise was made for."""
+    if schema.drops and unit.unit != UNIT.unit:
+        raise InvalidInput(
+            f'missing="drop" makes the number of rows depend on the data, which is public where '
+            f"{unit.unit} is protected: declare a value that replaces missing ones"
+        )
+
+
+def _written(label: Hashable) -> Any:
+    """A label as the folder keeps it: as it is, or where JSON does not know its type, its text."""
+    try:
+        return folder.plain(label)
+    except InvalidInput:
+        return canonical_label(label)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss
-from tacit.privacy.accounting import Cost
-from tacit.privacy.budget import Budget
+from tacit.privacy.accounting import Cost, Event
+from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Declared, Mechanism, Release
 
@@ -84,10 +84,30 @@ class Door:
     labels: tuple[Hashable, ...]
     budgets: tuple[Budget | None, ...]  # per task; None: not charged, contributes zero
     shares: FloatArray  # (m,), each task's clip norm relative to the most generous budget
-    mu: float  # all that the most generous task has left, as μ-GDP; 0 in a pure run
+    mu: float  # what the most generous task spends, as μ-GDP; 0 in a pure run
     rng: np.random.Generator | None  # None: secure noise
-    pure: Cost | None = None  # in a pure run: the ε and δ that the most generous task has left
+    pure: Cost | None = None  # in a pure run: the ε and δ of the most generous task
+    promise: Guarantee | None = None  # whom the run protects from whom; None: joint DP
+    doubts: tuple[str, ...] = ()  # why nothing is proven
+    family: str = ""
     transcript: Transcript = field(default_factory=list)
+
+    def open(self, plan: Sequence[Event]) -> None:
+        """Declares the run on the ledger; BudgetExceeded before any noise is drawn."""
+        self.ledger.open_run(
+            self.run, self.labels, self.budgets, plan, shares=self.shares, **self.terms()
+        )
+
+    def terms(self) -> dict[str, Any]:
+        """What every run through this door declares beside its budgets and its plan."""
+        promised = {} if self.promise is None else {
+            "unit": self.promise.unit, "adversary": self.promise.adversary
+        }  # fmt: skip
+        return promised | {
+            "secure": self.rng is None,
+            "doubts": self.doubts,
+            "family": self.family,
+        }
 
     @property
     def neighbours(self) -> Literal["replace", "zero-out"]:

@@ -1,9 +1,10 @@
-"""What a run may spend: budgets, what is left of them, and the guarantee they add up to."""
+"""What a run may spend, for whom it is opened, and the guarantee that everything adds up to."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,21 @@ import numpy as np
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure
 from tacit.estimator.halves import Door
 from tacit.linear.losses import FloatArray
-from tacit.privacy.accounting import Cost, cost, remaining_mu
-from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.accounting import Cost, cost, gaussian_mu, remaining_mu
+from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget, Guarantee
 from tacit.privacy.chain import event_from_json
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import PURE
+from tacit.privacy.promises import not_covered
 from tacit.privacy.release import new_run
+from tacit.tasks.labels import canonical_label
 
 UNIT = Guarantee(
     epsilon=math.inf,
     delta=0.0,
-    unit="a whole task: its data and its model",
+    unit=A_TASK,
     neighbours="none",
-    adversary="all other tasks together, who see every release and know their own data",
+    adversary=OTHER_TASKS,
     not_covered=(
         "the operator of the trusted side, who sees everything",
         "a task's own model, which is solved without noise: hand it to nobody but that task",
@@ -34,25 +37,7 @@ UNIT = Guarantee(
 )
 """Task-level joint DP, before anything is known about the run."""
 
-
-def large_delta(delta: float, tasks: int) -> tuple[str, ...]:
-    """What to add to not_covered where δ is not well below 1/m; the papers' 1/m is not.
-
-    >>> large_delta(1e-5, 139), large_delta(1 / 139, 139)[0][:33]
-    ((), 'one whole task, with probability ')
-    """
-    if delta * tasks <= 0.1:
-        return ()
-    return (
-        f"one whole task, with probability delta: {delta:.2g} is not well below 1/{tasks}, "
-        "so somebody may leak; take a smaller delta",
-    )
-
-
-def opened(ledger: Any) -> Ledger:
-    if ledger is None:
-        return Ledger.in_memory()
-    return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+SIMULATED = "simulated noise: floating-point draws from a seeded generator"
 
 
 def open_door(
@@ -63,23 +48,68 @@ def open_door(
     rng: np.random.Generator | None,
     *,
     pure: bool,
+    promise: Guarantee = UNIT,
+    doubts: Sequence[str] = (),
+    family: str = "",
+    part: Callable[[str, int], str] = lambda run, _: run,
 ) -> Door:
-    """The door of a run that spends all that is left; BudgetExceeded before any noise is drawn."""
+    """The door of a run that spends its budget; BudgetExceeded before any noise is drawn.
+
+    ``part``: the name under which the ledger knows task i's part of the run.
+    """
     budgets = per_task(budget, labels)
     run = run or new_run()
-    spent = ledger.costs(labels, before=run)
+    parts = [part(run, i) for i in range(len(labels))]
+    if not pure and any(each.delta == 0 for each in budgets):
+        raise NotPure(f"delta = 0 with Gaussian releases; pure mechanisms are {', '.join(PURE)}")
+    partly = isinstance(budget, Mapping)
+    amounts = affordable(ledger, parts, labels, budgets, pure=pure, partly=partly)
+    top = float(amounts.max())
+    same = len(set(budgets)) == 1
+    return Door(
+        ledger,
+        run,
+        labels,
+        tuple(b if amount > 0 else None for b, amount in zip(budgets, amounts, strict=True)),
+        amounts / top,
+        0.0 if pure else top,
+        rng,
+        Cost(epsilon=top, delta=budgets[0].delta if same else 0.0) if pure else None,
+        promise,
+        (*doubts, *([] if rng is None else [SIMULATED])),
+        family,
+    )
+
+
+def affordable(
+    ledger: Ledger,
+    parts: Sequence[str],
+    labels: Sequence[Hashable],
+    budgets: Sequence[Budget],
+    *,
+    pure: bool,
+    partly: bool,
+) -> FloatArray:
+    """μ, or ε of a pure run, that each task may spend: its budget, if the lifetime cap allows it.
+
+    ``partly``: a task with less left than its budget spends that, one with nothing spends nothing;
+    otherwise, or if nobody has anything left, it stops the run.
+    """
+    amount = {b: b.epsilon if pure else gaussian_mu(b.epsilon, b.delta) for b in set(budgets)}
+    asked = np.array([amount[b] for b in budgets])
+    cap = ledger.lifetime()
+    if not cap:
+        return asked
+    spent = ledger.costs(labels, before=parts)
     remaining = remaining_epsilon if pure else remaining_mu
-    pairs = list(zip(budgets, spent, strict=True))
-    found = {pair: remaining(*pair) for pair in set(pairs)}
-    left = np.array([found[pair] for pair in pairs])
-    if not isinstance(budget, Mapping) or not left.any():
-        require_left(labels, budgets, spent, left, pure)
-    charged = tuple(b if mu > 0 else None for b, mu in zip(budgets, left, strict=True))
-    top = float(left.max())
-    if not pure:
-        return Door(ledger, run, labels, charged, left / top, top, rng)
-    planned = Cost(epsilon=top, delta=composition_delta(budgets, spent))
-    return Door(ledger, run, labels, charged, left / top, 0.0, rng, planned)
+    found = {each: remaining(cap[-1], each) for each in set(spent)}
+    left = np.array([found[each] for each in spent])
+    short = left < asked * (1 - 1e-9)
+    if short.any() and not (partly and left.any()):
+        i = int(np.argmax(short))
+        rest = cap[-1].epsilon - spent[i].epsilon_at(cap[-1].delta)
+        raise BudgetExceeded(labels[i], max(0.0, rest), budgets[i].epsilon, cap[-1])
+    return np.asarray(np.minimum(asked, left))
 
 
 def per_task(
@@ -92,12 +122,13 @@ def per_task(
         raise InvalidInput(
             f"budget must be a Budget, a mapping of labels to Budgets or None, got {budget!r}"
         )
-    missing = [label for label in labels if label not in budget]
+    named = {canonical_label(label): each for label, each in budget.items()}
+    missing = [label for label in labels if canonical_label(label) not in named]
     if missing:
         raise InvalidInput(
             f"budget names no budget for task {missing[0]!r} ({len(missing)} missing)"
         )
-    budgets = tuple(budget[label] for label in labels)
+    budgets = tuple(named[canonical_label(label)] for label in labels)
     if len({b.neighbours for b in budgets}) > 1:
         raise InvalidInput("all budgets of a run must have the same neighbours")
     return budgets
@@ -112,28 +143,38 @@ def remaining_epsilon(budget: Budget, spent: Cost) -> float:
     return left if left > 1e-6 * budget.epsilon else 0.0
 
 
-def composition_delta(budgets: Sequence[Budget], spent: Sequence[Cost]) -> float:
-    """The δ with which a pure run's releases may be composed; 0, plain addition, unless all tasks
-    are alike and nothing else was spent on them."""
-    if len(set(budgets)) > 1 or any(cost != Cost() for cost in spent):
-        return 0.0
-    return budgets[0].delta
+# --- what it adds up to --------------------------------------------------------------------------
 
 
-def require_left(
+def stated(
+    promise: Guarantee,
+    ledger: Ledger,
     labels: Sequence[Hashable],
-    budgets: Sequence[Budget],
-    spent: Sequence[Cost],
-    left: FloatArray,
-    pure: bool,
-) -> None:
-    """A task with nothing left stops the run before any noise is drawn."""
-    if not pure and any(budget.delta == 0 for budget in budgets):
-        raise NotPure(f"delta = 0 with Gaussian releases; pure mechanisms are {', '.join(PURE)}")
-    if not left.all():
-        i = int(np.argmin(left))
-        rest = budgets[i].epsilon - spent[i].epsilon_at(budgets[i].delta)
-        raise BudgetExceeded(labels[i], max(0.0, rest), budgets[i].epsilon, budgets[i])
+    runs: Sequence[str],
+    *,
+    neighbours: str,
+    accountant: str,
+    attested: Sequence[str] = (),
+) -> Guarantee:
+    """What this run, and everything else recorded for these tasks, reveals about one unit."""
+    found = ledger.statement(labels, runs)
+    how = "" if found.runs <= 1 else f"; {found.runs} runs, "
+    how += "their ε and δ added" if found.after_output else "under the lifetime cap" if how else ""
+    return replace(
+        promise,
+        epsilon=found.epsilon,
+        delta=found.delta,
+        neighbours=neighbours,
+        not_covered=not_covered(promise.not_covered, found.delta, len(labels), attested=attested),
+        accountant=accountant + how,
+        secure_noise=found.secure_noise,
+        proven=found.proven,
+        reason="; ".join(found.doubts),
+        runs=found.runs,
+        after_output=found.after_output,
+        run_epsilon=found.run_epsilon,
+        run_delta=found.run_delta,
+    )
 
 
 def history(door: Door) -> list[dict[str, Any]]:

@@ -14,9 +14,14 @@ Neighbours = Literal["replace", "zero-out"]
 contribution *becomes null* ("zero-out")."""
 
 
+A_TASK = "a whole task: its data and its model"
+OTHER_TASKS = "all other tasks together, who see every release and know their own data"
+"""Whom joint DP protects, and from whom."""
+
+
 @dataclass(frozen=True)
 class Budget:
-    """The most that all releases about one unit may reveal together.
+    """The most that the releases of one run may reveal about one unit.
 
     delta = 0 is allowed with pure mechanisms.
 
@@ -64,6 +69,10 @@ class Guarantee:
     secure_noise: bool = True
     proven: bool = True
     reason: str = ""
+    runs: int = 1  # on these units, this one among them; epsilon and delta are of all of them
+    after_output: bool = False  # their sum was not fixed before the first output
+    run_epsilon: float = 0.0  # of this run by itself
+    run_delta: float = 0.0
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys; infinity is written as a string."""

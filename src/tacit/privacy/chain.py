@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -44,7 +44,7 @@ class Anchor(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry as it is read: kind is "run", "spend" or "output"."""
+    """An entry as it is read: kind is "ledger", "run", "spend", "output" or "certificate"."""
 
     seq: int
     kind: str
@@ -167,42 +167,3 @@ def event_from_json(fields: dict[str, Any]) -> Event:
     """Inverse of event_to_json."""
     found: Event = _EVENTS[fields["kind"]](**{k: v for k, v in fields.items() if k != "kind"})
     return found
-
-
-def label_to_json(label: Hashable) -> Any:
-    """A task label as JSON; what JSON does not know is written as its type and repr.
-
-    >>> label_to_json(("north", 3)), label_to_json(np.str_("a"))
-    ({'tuple': ['north', 3]}, 'a')
-    """
-    if isinstance(label, np.generic):
-        label = label.item()
-    if label is None or type(label) in (str, int, float, bool):
-        return label
-    if isinstance(label, tuple):
-        return {"tuple": [label_to_json(part) for part in label]}
-    kind, text = type(label), repr(label)
-    if " at 0x" in text:
-        raise InvalidInput(f"task label {text} has no repr that another process would recognise")
-    return {"type": f"{kind.__module__}.{kind.__qualname__}", "repr": text}
-
-
-def label_identity(written: Any) -> Hashable:
-    """What two labels share if they are the same task: 1, 1.0 and True are, as in a dict."""
-    if not isinstance(written, dict):
-        found: Hashable = written
-        return found
-    if "tuple" in written:
-        return ("tuple", *map(label_identity, written["tuple"]))
-    return ("type", written["type"], written["repr"])
-
-
-def label_from_json(written: Any) -> Hashable:
-    """The label for people to read; one that JSON does not know comes back as its repr."""
-    if not isinstance(written, dict):
-        found: Hashable = written
-        return found
-    if "tuple" in written:
-        return tuple(map(label_from_json, written["tuple"]))
-    text: str = written["repr"]
-    return text

@@ -19,11 +19,18 @@ A task that only its own node reads from (S3) is a run of its own: one task, its
 
 from __future__ import annotations
 
+import getpass
 import io
+import itertools
 import json
+import math
 import os
+import platform
+import secrets
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,8 +39,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidInput, LedgerCorrupt, LedgerError
 from tacit.privacy import runs
-from tacit.privacy.accounting import Cost, Event, Pure
-from tacit.privacy.budget import Budget
+from tacit.privacy.accounting import Cost, Event
+from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget
 from tacit.privacy.chain import (
     GENESIS,
     Anchor,
@@ -49,9 +56,9 @@ from tacit.privacy.chain import (
     sha256,
 )
 from tacit.privacy.release import Declared, FloatArray, Key, Mechanism, Release, new_run
-from tacit.privacy.runs import SAMPLED, Run
-from tacit.privacy.spending import Spending, fold
-from tacit.privacy.store import LOCK, Store
+from tacit.privacy.runs import Cap, Run
+from tacit.privacy.spending import Spending, Statement, fold
+from tacit.privacy.store import LOCK, SCHEMA_VERSION, Store
 from tacit.privacy.verification import verdict
 
 __all__ = [
@@ -62,6 +69,7 @@ __all__ = [
     "Ledger",
     "Mechanism",
     "Release",
+    "Statement",
     "Verdict",
     "new_run",
 ]
@@ -73,29 +81,69 @@ class Ledger:
     Several fits on the same data add up, task by task. A file serves any number of processes and
     threads at once, and survives their deaths; ``in_memory()`` is for simulations and audits.
 
+    ``cap`` is a lifetime cap for every task of the data set: a Budget, or a ladder of them. It is
+    fixed with the first run, refuses whatever would exceed it, and lets runs compose tightly.
+    ``read_only`` reads an existing file and writes nothing.
+
     >>> from tacit.privacy.accounting import Gaussian
-    >>> ledger = Ledger.in_memory()
+    >>> ledger = Ledger.in_memory(cap=Budget(2.0))
     >>> ledger.open_run("first", ["a", "b"], Budget(1.0), plan=[Gaussian(0.1)] * 4)
     >>> ledger.spent("a")
     Cost(mu_squared=0.0, epsilon=0.0, delta=0.0)
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, *, dataset: str = "default") -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        *,
+        dataset: str = "default",
+        cap: Budget | Sequence[Budget] | None = None,
+        read_only: bool = False,
+    ) -> None:
         self.path = None if path is None else Path(path).absolute()
-        self.dataset = dataset
-        self._state = Spending()
-        self._seq, self._digest = 0, GENESIS
-        self._store = Store(self.path)
-        try:
-            self._catch_up()
-        except BaseException:
-            self._store.close()
-            raise
+        self.dataset, self.cap = dataset, checked_cap(cap)
+        self._begin(Store(self.path, _first_row(), read_only=read_only))
 
     @classmethod
-    def in_memory(cls, *, dataset: str = "default") -> Ledger:
+    def in_memory(
+        cls, *, dataset: str = "default", cap: Budget | Sequence[Budget] | None = None
+    ) -> Ledger:
         """A ledger that is gone with its process. A fork continues with a copy."""
-        return cls(None, dataset=dataset)
+        return cls(None, dataset=dataset, cap=cap)
+
+    def beside(self, dataset: str, *, cap: Budget | Sequence[Budget] | None = None) -> Ledger:
+        """The same record, for another data set, or one that is new to it under a cap."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.dataset, other.cap = dataset, checked_cap(cap)
+        other._begin(self._store)
+        return other
+
+    def _begin(self, store: Store) -> None:
+        self._store = store
+        self._state = Spending()
+        self._seq, self._digest = 0, GENESIS
+        try:
+            if store.version == SCHEMA_VERSION:
+                self._catch_up()
+            if not store.read_only:
+                self._require_newest()
+        except BaseException:
+            store.close()
+            raise
+
+    def _require_newest(self) -> None:
+        """Refuse an older copy of the file: what was released since would be forgotten."""
+        kept = self._store.kept_head()
+        rows = [] if kept is None else self._store.rows(kept.length, 1)
+        if kept is not None and (not rows or rows[0].digest.hex() != kept.digest):
+            raise LedgerCorrupt(
+                f"{self._store.name} ends at entry {self._seq}, but entry {kept.length} was "
+                f"recorded ({self._store.name}.head): an older copy was put in its place, and what "
+                "was released since would be spent again. Put the newest copy back. If it is lost "
+                "for good, keep this one as a record, begin another ledger, and count by hand what "
+                "the certificates say was spent; nothing was released"
+            )
 
     # --- spending --------------------------------------------------------------------------------
 
@@ -107,22 +155,44 @@ class Ledger:
         plan: Sequence[Event],
         *,
         shares: Sequence[float] | FloatArray | None = None,
+        unit: str = A_TASK,
+        adversary: str = OTHER_TASKS,
+        secure: bool = True,
+        doubts: Sequence[str] = (),
+        planned: int = 0,
+        family: str = "",
     ) -> None:
         """Declare a run before its first release, and check that its plan fits.
 
-        Budgets cap everything ever spent on (data set, task), earlier runs included; None: that
-        task is not charged and has share 0. ``shares`` (m,), in [0, 1], are what each task reveals
-        of an event (default 1). Declaring the same again resumes; something else under the same
-        name is an error. Nothing is reserved: of two runs that fit one by one but not together,
-        one is stopped later.
+        Budgets are this run's, for each task; None: that task is not charged and has share 0.
+        ``shares`` (m,), in [0, 1], are what each task reveals of an event (default 1). ``secure``:
+        noise from the operating system, not from a seeded generator. ``doubts``: why nothing is
+        proven. ``planned``: the cap is for so many releases of this one event (runs.py).
+        ``family``: an estimator and its clones. Declaring the same again resumes; something else
+        under the same name is an error. Nothing is reserved: of two runs that fit under the cap one
+        by one but not together, one is stopped later.
         """
-        asked = runs.declared(run, self.dataset, tasks, budgets, plan, shares)
+        asked = runs.declared(
+            run,
+            self.dataset,
+            tasks,
+            budgets,
+            plan,
+            shares=shares,
+            unit=unit,
+            adversary=adversary,
+            secure=secure,
+            doubts=doubts,
+            planned=planned,
+            family=family,
+        )
         if self._known(asked):
             return
         # Composing a sampled plan may take seconds: it is done before others are kept waiting.
-        found = self._affordable(asked)
+        found = replace(runs.priced(asked, self._cap_for(asked)), made=_made())
         with self._transaction():
             if run not in self._state.runs:
+                self._cap_for(asked)
                 self._state.check(found, runs.planned_charge(found))
                 self._append("run", found.to_json())
         self._known(asked)
@@ -134,35 +204,39 @@ class Ledger:
         *,
         key: Key,
         rng: np.random.Generator | None = None,
-        shares: Sequence[float] | FloatArray | None = None,
     ) -> Release:
         """Check the budget, record the spend durably, draw noise, persist the result, return it.
 
-        The same key again returns the same bits and never spends twice. ``shares`` replaces those
-        declared with the run. ``rng`` is for simulated noise; None asks the operating system.
+        The same key again returns the same bits and never spends twice. ``rng`` is for simulated
+        noise, in a run that was declared with it; None asks the operating system.
         """
         key = _checked_key(key)
         run = self._run(key.run)
-        parts = run.shares if shares is None else runs.checked_shares(run, shares)
-        event = mechanism.event(run.neighbours)
-        payload = key._asdict() | {"mechanism": mechanism.to_dict(), "event": event_to_json(event)}
-        if not np.array_equal(parts, run.shares):
-            payload["shares"] = parts.tolist()
-        persisted = self._spend(key, run, event, parts, payload)
+        if run.secure != (rng is None):
+            raise LedgerError(
+                f"run {run.name!r} was declared with {'secure' if run.secure else 'simulated'} "
+                "noise, and this is the other; nothing was released"
+            )
+        event, exact = mechanism.event(run.neighbours), mechanism.secure(rng)
+        payload = key._asdict() | {
+            "mechanism": mechanism.to_dict(),
+            "event": event_to_json(event),
+            "secure": exact,
+        }
+        persisted = self._spend(key, run, event, payload)
         if persisted is not None:
             return persisted
-        value = mechanism.release(contributions, rng, None if np.all(parts == 1) else parts)
-        return self._persist(key, np.asarray(value), mechanism.secure(rng))
+        shares = None if np.all(run.shares == 1) else run.shares
+        value = mechanism.release(contributions, rng, shares)
+        return self._persist(key, np.asarray(value), exact)
 
-    def _spend(
-        self, key: Key, run: Run, event: Event, shares: FloatArray, payload: dict[str, Any]
-    ) -> Release | None:
+    def _spend(self, key: Key, run: Run, event: Event, payload: dict[str, Any]) -> Release | None:
         """Transaction A: the persisted output, or None once the spend is on disk."""
         with self._transaction():
             if key in self._state.spends:
                 self._same_spend(key, payload)
                 return self._persisted(key)
-            self._state.check(run, self._state.charge(run, event, shares))
+            self._state.check(run, self._state.charge(run, event))
             self._append("spend", payload)
             return None
 
@@ -179,37 +253,66 @@ class Ledger:
             self._store.put_value(self._state.spends[key], blob.getvalue())
         return Release(value, (key,), secure)
 
+    def record_certificate(self, digest: str) -> None:
+        """Append the digest of a certificate to the chain: what was promised is on record too."""
+        with self._transaction():
+            if digest not in self._state.certificates:
+                self._append("certificate", {"sha256": digest})
+
     # --- asking ----------------------------------------------------------------------------------
 
+    @property
+    def identity(self) -> str:
+        """The random name that the ledger was born with; it stands in certificates."""
+        return self._state.identity
+
+    def statement(self, tasks: Sequence[Hashable], runs: Sequence[str] = ()) -> Statement:
+        """What everything recorded for these tasks reveals of the worst of them, and the part that
+        these runs have in it: the worst of each, as no task is in two of them."""
+        with LOCK:
+            self._catch_up()
+            return self._state.statement(self.dataset, tasks, runs)
+
     def spent(self, task: Hashable) -> Cost:
-        """Everything ever spent on a task of this data set."""
+        """Everything ever spent on a task of this data set, as a lifetime cap counts it."""
         with LOCK:
             self._catch_up()
             return self._state.spent(self.dataset, task)
 
-    def costs(self, tasks: Sequence[Hashable], *, before: str | None = None) -> list[Cost]:
-        """Everything ever spent on each task; with ``before``, only until that run was declared.
-
-        A run that resumes must plan as it did when it was declared.
-        """
+    def costs(self, tasks: Sequence[Hashable], *, before: Sequence[str] = ()) -> list[Cost]:
+        """Everything ever spent on each task, as a lifetime cap counts it; with ``before``, only
+        until the first of these runs was declared: a run that resumes plans as it did then."""
         with LOCK:
             self._catch_up()
             state = self._state
-            if before in state.runs:
+            known = {run for run in before if run in state.runs}
+            if known:
                 state = Spending()
                 for row in self._store.rows():
-                    if row.kind == "run" and entry(row).payload["run"] == before:
+                    if row.kind == "run" and entry(row).payload["run"] in known:
                         break
                     fold(state, row)
             return [state.spent(self.dataset, task) for task in tasks]
 
-    def remaining(self, task: Hashable, budget: Budget) -> float:
-        """ε left at the budget's δ: its ε less the ε of everything spent; not below 0.
+    def lifetime(self) -> Cap:
+        """The cap of this data set: fixed with its first run, or what that will declare."""
+        with LOCK:
+            self._catch_up()
+            account = self._state.account(self.dataset)
+        return account.cap if account.opened else self.cap
 
-        A release is refused if it would raise the ε spent by more than this. The largest μ of a
-        further Gaussian run is ``accounting.remaining_mu(budget, ledger.spent(task))``.
-        """
-        return max(0.0, budget.epsilon - self.spent(task).epsilon_at(budget.delta))
+    def remaining(self, task: Hashable) -> float:
+        """ε left to a task under the lifetime cap, at the cap's δ; infinite without a cap."""
+        cap = self.lifetime()
+        if not cap:
+            return math.inf
+        return max(0.0, cap[-1].epsilon - self.spent(task).epsilon_at(cap[-1].delta))
+
+    def begun(self, run: str) -> bool:
+        """Whether anything was spent on a run."""
+        with LOCK:
+            self._catch_up()
+            return self._state.begun(run)
 
     def released(self, key: Key) -> Release | None:
         """What was released under this key, if its output is on record: no need to compute again
@@ -234,8 +337,11 @@ class Ledger:
 
         Finds any edit, removal or reordering; with an anchor also a truncated end.
         """
+        kept = self._store.kept_head()
+        anchors = [found for found in (anchor, kept) if found is not None]
         with self._store.transaction(write=False):
-            return verdict(self._store.rows(), self._store.digests(), anchor)
+            folds = self._store.version == SCHEMA_VERSION
+            return verdict(self._store.rows(), self._store.digests(), anchors, folds=folds)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -255,18 +361,22 @@ class Ledger:
             )
         return True
 
-    def _affordable(self, asked: Run) -> Run:
-        """The run with its block: sampled events, and pure ones if adding them does not fit."""
-        with LOCK:
-            spent = self._state.costs(asked)
-        found = runs.with_block(asked, spent)
-        refused = runs.refusal(found, spent, runs.planned_charge(found))
-        if refused and sum(n for event, n in asked.plan if isinstance(event, Pure)) > 1:
-            found = runs.with_block(asked, spent, SAMPLED | {Pure})
-            refused = runs.refusal(found, spent, runs.planned_charge(found)) and refused
-        if refused:
-            raise refused
-        return found
+    def _cap_for(self, asked: Run) -> Cap:
+        """The cap that the run is declared under: the first run's, for ever."""
+        account = self._state.account(self.dataset)
+        if account.opened and self.cap and self.cap != account.cap:
+            fixed = " < ".join(map(str, account.cap)) or "none"
+            raise LedgerError(
+                f"the lifetime cap of data set {self.dataset!r} was fixed with its first run "
+                f"({fixed}): raised after seeing output it would promise nothing"
+            )
+        cap = account.cap if account.opened else self.cap
+        if cap and cap[0].neighbours != asked.neighbours:
+            raise InvalidInput(
+                f"the lifetime cap is for {cap[0].neighbours} neighbours, the run for "
+                f"{asked.neighbours}"
+            )
+        return cap
 
     def _run(self, name: str) -> Run:
         with LOCK:
@@ -284,7 +394,7 @@ class Ledger:
         row = self._store.rows(self._state.spends[key], 1)[0]
         if not agree(json.loads(row.payload), json.loads(canonical(payload))):
             raise LedgerError(
-                f"{key} was spent on another mechanism, event or shares (entry {row.seq}); "
+                f"{key} was spent on another mechanism or event (entry {row.seq}); "
                 "nothing was released"
             )
 
@@ -302,6 +412,9 @@ class Ledger:
         with self._store.transaction():
             self._catch_up()
             yield
+        with LOCK:
+            self._catch_up()
+            self._store.keep_head(Anchor(self._digest.hex(), self._seq))
 
     def _append(self, kind: str, payload: dict[str, Any]) -> None:
         """One entry a transaction; the state takes it in once it is committed (_catch_up)."""
@@ -351,6 +464,42 @@ class Ledger:
         if self.path is None:
             raise LedgerError("an in-memory ledger cannot go to another process; use a file")
         return _reopened, (str(self.path), self.dataset)
+
+
+def checked_cap(cap: Budget | Sequence[Budget] | None) -> Cap:
+    """A ladder of budgets whose ε rise; one budget is a ladder of one rung.
+
+    >>> checked_cap(Budget(1.0)), checked_cap(None)
+    ((Budget(epsilon=1.0, delta=1e-05, neighbours='replace'),), ())
+    """
+    if cap is None:
+        return ()
+    rungs = (cap,) if isinstance(cap, Budget) else tuple(cap)
+    if not all(isinstance(rung, Budget) for rung in rungs):
+        raise InvalidInput(f"cap must be a Budget, or several whose epsilons rise, got {cap!r}")
+    rising = all(a.epsilon < b.epsilon for a, b in itertools.pairwise(rungs))
+    alike = len({rung.neighbours for rung in rungs}) <= 1
+    if not (rising and alike and sum(rung.delta for rung in rungs) < 1):
+        raise InvalidInput(
+            "the rungs of a cap rise in epsilon, have the same neighbours, and their deltas, which "
+            f"add up, stay below 1; got {', '.join(map(str, rungs))}"
+        )
+    return rungs
+
+
+def _first_row() -> Row:
+    """The entry that names a new ledger."""
+    text = canonical({"identity": secrets.token_hex(16), "made": list(_made())})
+    return Row(1, "ledger", text, link(GENESIS, "ledger", text))
+
+
+def _made() -> tuple[str, str]:
+    """By whom, and when: for the inventory."""
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        who = str(os.getuid())
+    return f"{who}@{platform.node()}", datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _reopened(path: str, dataset: str) -> Ledger:

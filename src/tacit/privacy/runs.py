@@ -1,18 +1,28 @@
 """What a run declares before its first release, and what that costs.
 
-A run declares its tasks, the cap of each, and the events it plans. Each release consumes one
-planned event and charges every task i of the run, which reveals shares[i] of the event:
+A run declares its tasks, whom it protects from whom, its budget for each task, the events it plans,
+and every doubt about them. Two prices follow, both fixed with the declaration:
+
+**Its own** (ε, δ) for each task, composed as tightly as we can prove (``accounting.epsilon``),
+since everything in it is fixed in advance. It must stay within the task's budget, and is charged
+whole with the first release. Prices of several runs on one task add up, ε and δ both: basic
+composition survives that later runs are chosen after seeing earlier outputs.
+
+**Under a lifetime cap**, which was fixed before the first output of all, runs compose tightly
+however they are chosen (a filter), so there each release also costs (μ², ε, δ₀):
 
 ================  ===================================================================
 ``Gaussian(μ)``   (μ · share)², release by release
 ``Pure(ε)``       ε · share, release by release
 ``Approximate``   (ε, δ), release by release; nothing where the share is 0
-sampled           the whole block of the plan once, with its first release, as (ε, δ)
+sampled           the whole block of the plan once, with its first release: the smallest μ with
+                  δ_run(ε) ≤ (1 − δ₀) δ_GDP(ε; μ) + δ₀ for all ε (``accounting.dominating``)
 ================  ===================================================================
 
-Sampled events (``Poisson``, ``Visible``) have no cost of their own; the plan's are composed
-together when the run is declared. So are ``Pure`` ones if plain addition does not fit but their
-optimal composition does.
+Pure releases whose sum exceeds the budget, but whose optimal composition does not, are a block too:
+they cost the run's own (ε, δ), once. Where a cap was planned for k releases of one pure event and
+nothing else (reports that come one by one; the unit says so, so nothing else adds up with them), c
+of them cost c/k of the optimal composition of all k: whoever makes all k has spent just that.
 """
 
 from __future__ import annotations
@@ -21,7 +31,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,72 +40,116 @@ from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Approximate, Cost, Event, Gaussian, Poisson, Pure, Visible
 from tacit.privacy.budget import Budget, Neighbours
-from tacit.privacy.chain import (
-    RELATIVE,
-    event_from_json,
-    event_to_json,
-    label_from_json,
-    label_identity,
-    label_to_json,
-)
+from tacit.privacy.chain import RELATIVE, event_from_json, event_to_json
 from tacit.privacy.release import FloatArray
+from tacit.tasks.labels import canonical_label
 
 SAMPLED: frozenset[type] = frozenset({Poisson, Visible})
+
+EXPECTED = 2
+"""Of a cap's δ a sampled run takes what is best if there are so many like it: a public rule."""
+
+Cap = tuple[Budget, ...]
+"""A lifetime cap: one budget, or a ladder of them, declared before the first output; () is none."""
+
+
+class Promise(NamedTuple):
+    """Whom a run protects, against whom: runs add up only if they promise alike."""
+
+    unit: str
+    neighbours: str
+    adversary: str
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a run declared before its first release."""
+    """What a run declared before its first release, and its prices."""
 
     name: str
     dataset: str
-    tasks: tuple[Any, ...]  # labels as JSON
-    neighbours: Neighbours
-    budgets: tuple[Budget, ...]  # the different caps
+    tasks: tuple[str, ...]  # canonical labels
+    promise: Promise
+    budgets: tuple[Budget, ...]  # the different ones
     budget_of: NDArray[np.intp]  # (m,), which of them is task i's; −1: task i is not charged
-    shares: FloatArray  # (m,), in [0, 1], of releases that name no others
+    shares: FloatArray  # (m,), in [0, 1], what task i reveals of each event
     plan: tuple[tuple[Event, int], ...]  # each event and how often
+    secure: bool = True  # noise from the operating system; False: a seeded generator
+    doubts: tuple[str, ...] = ()  # why nothing is proven, if it is not
+    cap: Cap = ()
+    planned: int = 0  # k, where the cap is for k such releases and nothing else
+    family: str = ""  # shared by an estimator and its clones
+    made: tuple[str, str] = ("", "")  # by whom, and when
+    pairs: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))  # (m, 2), ε and δ
     block_kinds: frozenset[type] = SAMPLED
     block: FloatArray = field(default_factory=lambda: np.zeros((0, 3)))  # (m, 3), charged once
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation of its budgets and events."""
+        return "replace" if self.promise.neighbours == "replace" else "zero-out"
 
     def to_json(self) -> dict[str, Any]:
         """The payload of its entry."""
         kinds = sorted(kind.__name__ for kind in self.block_kinds)
         return self.declaration() | {
-            "block": {"kinds": kinds, "charges": [packed(column) for column in self.block.T]}
+            "cap": _budgets_to_json(self.cap),
+            "made": list(self.made),
+            "pairs": [packed(column) for column in self.pairs.T],
+            "block": {"kinds": kinds, "charges": [packed(column) for column in self.block.T]},
         }
 
     def declaration(self) -> dict[str, Any]:
-        """What the caller declared: the payload without what the ledger computed from it."""
+        """What the caller declared: the payload without what the ledger added to it."""
         return {
             "run": self.name,
             "dataset": self.dataset,
             "tasks": list(self.tasks),
-            "neighbours": self.neighbours,
-            "budgets": [[budget.epsilon, budget.delta] for budget in self.budgets],
+            "promise": list(self.promise),
+            "budgets": _budgets_to_json(self.budgets),
             "budget_of": packed(self.budget_of),
             "shares": packed(self.shares),
             "plan": [[event_to_json(event), count] for event, count in self.plan],
+            "secure": self.secure,
+            "doubts": list(self.doubts),
+            "planned": self.planned,
+            "family": self.family,
         }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Run:
         """Inverse of to_json."""
-        m, relation = len(fields["tasks"]), fields["neighbours"]
+        m, promise = len(fields["tasks"]), Promise(*fields["promise"])
         kinds = {kind.__name__: kind for kind in SAMPLED | {Pure}}
-        columns = [unpacked(column, m) for column in fields["block"]["charges"]]
         return cls(
             name=fields["run"],
             dataset=fields["dataset"],
-            tasks=tuple(fields["tasks"]),
-            neighbours=relation,
-            budgets=tuple(Budget(*pair, neighbours=relation) for pair in fields["budgets"]),
+            tasks=tuple(map(str, fields["tasks"])),
+            promise=promise,
+            budgets=_budgets_from_json(fields["budgets"], promise.neighbours),
             budget_of=unpacked(fields["budget_of"], m).astype(np.intp),
             shares=unpacked(fields["shares"], m),
             plan=tuple((event_from_json(event), count) for event, count in fields["plan"]),
+            secure=bool(fields["secure"]),
+            doubts=tuple(fields["doubts"]),
+            cap=_budgets_from_json(fields["cap"], promise.neighbours),
+            planned=int(fields["planned"]),
+            family=fields["family"],
+            made=(fields["made"][0], fields["made"][1]),
+            pairs=np.column_stack([unpacked(column, m) for column in fields["pairs"]]),
             block_kinds=frozenset(kinds[name] for name in fields["block"]["kinds"]),
-            block=np.column_stack(columns),
+            block=np.column_stack([unpacked(c, m) for c in fields["block"]["charges"]]),
         )
+
+
+def _budgets_to_json(budgets: Sequence[Budget]) -> list[list[float]]:
+    return [[budget.epsilon, budget.delta] for budget in budgets]
+
+
+def _budgets_from_json(pairs: Sequence[Sequence[float]], neighbours: Any) -> tuple[Budget, ...]:
+    return tuple(Budget(*pair, neighbours=neighbours) for pair in pairs)
+
+
+# --- declaring -----------------------------------------------------------------------------------
 
 
 def declared(
@@ -104,11 +158,18 @@ def declared(
     tasks: Sequence[Hashable],
     budgets: Budget | Sequence[Budget | None],
     plan: Sequence[Event],
+    *,
     shares: Sequence[float] | FloatArray | None = None,
+    unit: str,
+    adversary: str,
+    secure: bool = True,
+    doubts: Sequence[str] = (),
+    planned: int = 0,
+    family: str = "",
 ) -> Run:
-    """The run that a caller describes, checked; its block is not computed yet."""
-    labels = tuple(label_to_json(task) for task in tasks)
-    if not labels or len(set(map(label_identity, labels))) < len(labels):
+    """The run that a caller describes, checked; its prices are not computed yet."""
+    labels = tuple(canonical_label(task) for task in tasks)
+    if not labels or len(set(labels)) < len(labels):
         raise InvalidInput("a run needs at least one task, and each task once")
     caps = [budgets] * len(labels) if isinstance(budgets, Budget) else list(budgets)
     if len(caps) != len(labels):
@@ -120,15 +181,18 @@ def declared(
         name=name,
         dataset=dataset,
         tasks=labels,
-        neighbours=_relation(different, plan),
+        promise=Promise(unit, _relation(different, plan), adversary),
         budgets=different,
         budget_of=budget_of,
         shares=(budget_of >= 0).astype(np.float64),
         plan=tuple(Counter(plan).items()),
-        block=np.zeros((len(labels), 3)),
+        secure=secure,
+        doubts=tuple(doubts),
+        planned=planned,
+        family=family,
     )
     run.declaration()  # refuses events that are none
-    return run if shares is None else replace(run, shares=checked_shares(run, shares))
+    return run if shares is None else replace(run, shares=_checked_shares(run, shares))
 
 
 def _relation(budgets: Sequence[Budget], plan: Sequence[Event]) -> Neighbours:
@@ -139,7 +203,7 @@ def _relation(budgets: Sequence[Budget], plan: Sequence[Event]) -> Neighbours:
     return relations.pop() if relations else "replace"
 
 
-def checked_shares(run: Run, shares: Sequence[float] | FloatArray) -> FloatArray:
+def _checked_shares(run: Run, shares: Sequence[float] | FloatArray) -> FloatArray:
     """Shares as an array (m,) in [0, 1], 0 for each task without a budget."""
     given = np.array(shares, dtype=np.float64)
     if given.shape != run.shares.shape or not np.all((given >= 0) & (given <= 1)):
@@ -149,11 +213,81 @@ def checked_shares(run: Run, shares: Sequence[float] | FloatArray) -> FloatArray
     return given
 
 
-# --- costs, as arrays (m, 3) with columns μ², ε, δ ----------------------------------------------
+# --- prices --------------------------------------------------------------------------------------
+
+
+def priced(run: Run, cap: Cap) -> Run:
+    """The run with its prices; BudgetExceeded if its own exceeds a task's budget."""
+    m = len(run.tasks)
+    pairs, block = np.zeros((m, 2)), np.zeros((m, 3))
+    keys = np.column_stack([run.shares, run.budget_of])
+    for group in groups(keys, run.shares > 0):
+        events = scaled_plan(run.plan, float(run.shares[group[0]]))
+        budget = run.budgets[run.budget_of[group[0]]]
+        pairs[group] = pair = own_pair(events, budget)
+        if pair[0] > budget.epsilon * (1 + RELATIVE):
+            raise BudgetExceeded(run.tasks[group[0]], budget.epsilon, pair[0], budget)
+        if cap and any(type(event) in SAMPLED for event, _ in events):
+            block[group] = _sampled_price(events, cap[-1])
+    kinds = SAMPLED
+    if all(isinstance(event, Pure) for event, _ in run.plan) and (pairs[:, 1].any() or run.planned):
+        whole = _planned_price(run, cap) if run.planned and cap else pairs
+        kinds, block = SAMPLED | {Pure}, np.column_stack([np.zeros(m), whole])
+    return replace(run, cap=cap, pairs=pairs, block=block, block_kinds=kinds)
+
+
+def _planned_price(run: Run, cap: Cap) -> FloatArray:
+    """(m, 2): c/k of the optimal composition of the k releases that the cap was planned for."""
+    if len(run.plan) != 1 or not np.all((run.shares == 0) | (run.shares == 1)):
+        raise InvalidInput("a cap that was planned for k releases is for one event, whole")
+    (event, count), k = run.plan[0], run.planned
+    pair = np.array(own_pair([(event, k)], cap[-1])) * count / k
+    return np.asarray(run.shares[:, None] * pair)
+
+
+def scaled_plan(plan: Sequence[tuple[Event, int]], share: float) -> tuple[tuple[Event, int], ...]:
+    """The plan as it is for a task that reveals ``share`` of each event.
+
+    >>> scaled_plan([(Gaussian(0.4), 2), (Pure(1.0), 1)], 0.5)
+    ((Gaussian(mu=0.2), 2), (Pure(epsilon=0.5), 1))
+    """
+    return tuple((_scaled(event, share), count) for event, count in plan)
+
+
+def _scaled(event: Event, share: float) -> Event:
+    match event:
+        case Poisson():
+            return replace(event, noise_multiplier=event.noise_multiplier / share)
+        case Gaussian() | Visible():
+            return replace(event, mu=event.mu * share)
+        case Pure(epsilon):
+            return Pure(epsilon * share)
+    return event  # Approximate
+
+
+def own_pair(events: Sequence[tuple[Event, int]], budget: Budget) -> tuple[float, float]:
+    """(ε, δ) of a plan by itself: at δ = 0 where pure releases fit by plain addition.
+
+    >>> own_pair([(Pure(0.1), 5)], Budget(1.0)), own_pair([], Budget(1.0))
+    ((0.5, 0.0), (0.0, 0.0))
+    """
+    every = [event for event, count in events for _ in range(count)]
+    if all(isinstance(event, Pure) for event in every):
+        total = math.fsum(event.epsilon for event in every if isinstance(event, Pure))
+        if total <= budget.epsilon * (1 + RELATIVE) or budget.delta == 0:
+            return total, 0.0
+    return accounting.epsilon(every, budget.delta), budget.delta
+
+
+def _sampled_price(events: Sequence[tuple[Event, int]], cap: Budget) -> tuple[float, float, float]:
+    """(μ², 0, δ₀) of the sampled part of a plan, under a cap."""
+    inside = [event for event, count in events for _ in range(count) if type(event) in SAMPLED]
+    mu, delta = accounting.dominating(inside, cap.delta, runs=EXPECTED)
+    return mu * mu, 0.0, delta
 
 
 def event_charge(event: Event, shares: FloatArray) -> FloatArray:
-    """What one release of an event that adds up costs each task.
+    """What one release of an event that adds up costs each task, (m, 3): μ², ε, δ.
 
     >>> event_charge(Gaussian(0.5), np.array([1.0, 0.5, 0.0]))[:, 0]
     array([0.25  , 0.0625, 0.    ])
@@ -172,49 +306,12 @@ def event_charge(event: Event, shares: FloatArray) -> FloatArray:
 
 
 def planned_charge(run: Run) -> FloatArray:
-    """What the whole plan costs each task."""
+    """What the whole plan costs each task under a cap, (m, 3)."""
     total = run.block.copy()
     for event, count in run.plan:
         if type(event) not in run.block_kinds:
             total += count * event_charge(event, run.shares)
     return total
-
-
-def with_block(run: Run, spent: FloatArray, kinds: frozenset[type] = SAMPLED) -> Run:
-    """The run with the events of these kinds composed into one (ε, δ) for each task.
-
-    They get the δ that is left to the task, or their equal part of it (as in
-    ``accounting.epsilon``) if some of it is needed for Gaussian releases, spent or planned. Any δ
-    would be right; this one is fixed when the run is declared, so the charge is too.
-    """
-    inside = [event for event, n in run.plan for _ in range(n) if type(event) in kinds]
-    gaussian = any(isinstance(event, Gaussian) for event, _ in run.plan)
-    approximate = math.fsum(n * e.delta for e, n in run.plan if isinstance(e, Approximate))
-    parts = len({type(event) for event in inside})
-    block = np.zeros((len(run.tasks), 3))
-    if not inside:
-        return replace(run, block_kinds=kinds, block=block)
-    keys = np.column_stack([run.shares, run.budget_of, spent[:, 0] > 0, spent[:, 2]])
-    for group in groups(keys, run.shares > 0):
-        share, cap, used, _ = keys[group[0]]
-        delta = run.budgets[int(cap)].delta - float(spent[group[0], 2]) - approximate
-        delta *= parts / (parts + 1) if gaussian or used else 1.0
-        events = [_scaled(event, float(share)) for event in inside]
-        epsilon = accounting.epsilon(events, delta) if delta > 0 else math.inf
-        block[group] = (0.0, epsilon, max(delta, 0.0))
-    return replace(run, block_kinds=kinds, block=block)
-
-
-def _scaled(event: Event, share: float) -> Event:
-    """The event as it is for a task that reveals ``share`` of it."""
-    match event:
-        case Poisson():
-            return replace(event, noise_multiplier=event.noise_multiplier / share)
-        case Visible():
-            return replace(event, mu=event.mu * share)
-        case Pure(epsilon):
-            return Pure(epsilon * share)
-    raise AssertionError(f"{event} adds up by itself")
 
 
 def groups(keys: FloatArray, among: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
@@ -236,37 +333,24 @@ def groups(keys: FloatArray, among: NDArray[np.bool_]) -> list[NDArray[np.intp]]
 
 
 def refusal(run: Run, spent: FloatArray, charge: FloatArray) -> BudgetExceeded | None:
-    """The first task that cannot afford the charge on top of what was spent on it.
-
-    Costs only ever forbid more as they grow. So the largest μ², ε and δ among the tasks of one
-    budget are judged first, together; only if those do not fit is each different cost judged.
-    """
-    charged, total = np.any(charge > 0, axis=1), spent + charge
-    over = charged & ~_corner_fits(run, charged, total)
-    for group in groups(np.column_stack([total, run.budget_of]), over):
+    """The first task whose charge exceeds the run's lifetime cap on top of what was spent on it."""
+    if not run.cap:
+        return None
+    cap, charged, total = run.cap[-1], np.any(charge > 0, axis=1), spent + charge
+    # Costs only ever forbid more as they grow: if the worst of each fits, all do.
+    if Cost(*total[charged].max(axis=0, initial=0.0).tolist()).within(with_slack(cap)):
+        return None
+    for group in groups(total, charged):
         first = int(group[0])
-        budget = run.budgets[run.budget_of[first]]
         after = Cost(*total[first].tolist())
-        if not after.within(_with_slack(budget)):
-            before = Cost(*spent[first].tolist()).epsilon_at(budget.delta)
-            asked = after.epsilon_at(budget.delta) - before if before < math.inf else math.inf
-            left = max(0.0, budget.epsilon - before)
-            return BudgetExceeded(label_from_json(run.tasks[first]), left, asked, budget)
+        if not after.within(with_slack(cap)):
+            before = Cost(*spent[first].tolist()).epsilon_at(cap.delta)
+            asked = after.epsilon_at(cap.delta) - before if before < math.inf else math.inf
+            return BudgetExceeded(run.tasks[first], max(0.0, cap.epsilon - before), asked, cap)
     return None
 
 
-def _corner_fits(run: Run, charged: NDArray[np.bool_], total: FloatArray) -> NDArray[np.bool_]:
-    """For each task: would even the worst cost among the tasks of its budget fit?"""
-    worst = np.zeros((len(run.budgets), 3))
-    np.maximum.at(worst, run.budget_of[charged], total[charged])
-    fits = [
-        Cost(*cost.tolist()).within(_with_slack(budget))
-        for cost, budget in zip(worst, run.budgets, strict=True)
-    ]
-    return np.array([*fits, True])[run.budget_of]  # the last one is that of no budget (−1)
-
-
-def _with_slack(budget: Budget) -> Budget:
+def with_slack(budget: Budget) -> Budget:
     """The budget and the rounding of adding its parts up: T times ε/T may exceed ε by an ulp."""
     up = 1 + RELATIVE
     return replace(budget, epsilon=budget.epsilon * up, delta=min(budget.delta * up, 1 - RELATIVE))

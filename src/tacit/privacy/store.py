@@ -10,18 +10,21 @@ file until a checkpoint: who copies ``ledger.sqlite`` alone would lose them.
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from tacit.errors import LedgerCorrupt, LedgerError
-from tacit.privacy.chain import Row, sha256
+from tacit.privacy.chain import Anchor, Row, sha256
 
 APPLICATION_ID = 0x74616369  # "taci"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_SECONDS = 30.0
 
 _SCHEMA = f"""
@@ -45,22 +48,36 @@ _LEFT_TO_THE_PARENT: list[sqlite3.Connection] = []
 """A child may neither use nor close its parent's connections: it keeps them, untouched."""
 
 
+BESIDE = (".key", ".head", ".signing")
+"""What lies beside a ledger that was used: where one of them is left, a ledger was there."""
+
+
 class Store:
     """Two tables, transactions, and one error for everything that goes wrong."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, first: Row, *, read_only: bool = False) -> None:
+        """``first`` is the entry that a new ledger begins with; an old one keeps its own."""
         self.name = ":memory:" if path is None else str(path)
-        self._path = path
+        self._path, self.read_only = path, read_only
         with LOCK, self._errors():
-            if path is not None:
-                with suppress(FileExistsError):  # a ledger is a private view: for its owner only
-                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            if path is None:
+                self._connect()
+                self._create(self._connection, first)
+                return
+            if not path.exists():
+                self._make(path, first)
+            self._require_whole(path)
             self._connect()
             try:
-                self._prepare()
+                self._recognise()
             except BaseException:
                 self._connection.close()
                 raise
+
+    @property
+    def version(self) -> int:
+        """The format of the file."""
+        return SCHEMA_VERSION if self._path is None else self._pragma("user_version")
 
     def rows(self, first: int = 1, most: int = -1) -> list[Row]:
         """The entries from ``first`` on, or so many of them."""
@@ -107,6 +124,36 @@ class Store:
                     if self._connection.in_transaction:  # an error, or a COMMIT that failed
                         self._connection.execute("ROLLBACK")
 
+    # --- the head, kept outside the file too ------------------------------------------------------
+
+    def keep_head(self, head: Anchor) -> None:
+        """Remember the newest entry beside the file, so that an older copy is recognised.
+
+        Not synced: should it be lost with the power, an older head is as true.
+        """
+        if self._path is None:
+            return
+        partial = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
+        with suppress(OSError):
+            try:
+                partial.write_text(json.dumps(head._asdict()), encoding="ascii")
+                partial.replace(self._path.with_name(self._path.name + ".head"))
+            finally:
+                partial.unlink(missing_ok=True)
+
+    def kept_head(self) -> Anchor | None:
+        """The entry that was the newest when the file was last written, if that is known."""
+        if self._path is None:
+            return None
+        place = self._path.with_name(self._path.name + ".head")
+        try:
+            kept = json.loads(place.read_text(encoding="ascii"))
+            return Anchor(str(kept["digest"]), int(kept["length"]))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise LedgerCorrupt(f"{place} is not the head of a ledger: {error!r}") from None
+
     def close(self) -> None:
         """Close the connection; a child leaves its parent's alone."""
         with LOCK:
@@ -119,9 +166,48 @@ class Store:
             self._connect()
         return self._connection
 
+    def _make(self, path: Path, first: Row) -> None:
+        """A new ledger appears whole or not at all, and only where nothing was."""
+        left = [path.name + end for end in BESIDE if path.with_name(path.name + end).exists()]
+        if self.read_only or left:
+            raise LedgerError(f"there is no ledger {path}{_lost(left)}; nothing was released")
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        try:
+            with closing(sqlite3.connect(partial, isolation_level=None)) as connection:
+                self._create(connection, first)
+            with suppress(FileExistsError):  # another process was faster: its ledger is the ledger
+                os.link(partial, path)
+            _sync(path.parent)
+        finally:
+            partial.unlink()
+
+    def _create(self, connection: sqlite3.Connection, first: Row) -> None:
+        connection.execute("BEGIN")
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", first)
+        connection.execute("COMMIT")
+
+    def _require_whole(self, path: Path) -> None:
+        if not path.is_file():
+            raise LedgerCorrupt(f"{path} is not a file; nothing was released")
+        if path.stat().st_size == 0:
+            raise LedgerCorrupt(
+                f"{path} is empty: a ledger that lost its entries, not a new one; restore it; "
+                "nothing was released"
+            )
+
     def _connect(self) -> None:
+        place = self.name
+        if self.read_only:
+            place = f"file:{quote(str(self._path))}?mode=ro"
         self._connection = sqlite3.connect(
-            self.name, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            place,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=self.read_only,
         )
         self._owner = os.getpid()
         self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -130,27 +216,21 @@ class Store:
             "PRAGMA fullfsync = ON"
         )  # where fsync alone does not reach the disk
 
-    def _prepare(self) -> None:
-        """Create the tables in an empty file, or see that it is one of ours."""
-        self._connection.execute("PRAGMA journal_mode = DELETE")
-        if self._is_empty():
-            with self.transaction():
-                if self._is_empty():  # nobody else was faster
-                    for statement in _SCHEMA.split(";"):
-                        self._connection.execute(statement)
+    def _recognise(self) -> None:
+        """See that the file is one of ours, of a format that we can write, or at least read."""
         if self._pragma("application_id") != APPLICATION_ID:
             raise LedgerCorrupt(
                 f"{self.name} is not a tacit ledger, but a database of another kind"
             )
-        if self._pragma("user_version") != SCHEMA_VERSION:
+        if self.version != SCHEMA_VERSION and not (self.read_only and self.version == 1):
             raise LedgerError(
-                f"{self.name} is a ledger of version {self._pragma('user_version')}; "
-                f"this tacit reads version {SCHEMA_VERSION}"
+                f"{self.name} is a ledger of format {self.version}; this tacit writes format "
+                f"{SCHEMA_VERSION}. Format 1 recorded neither units nor doubts, so nothing can be "
+                "added to it: keep it as the record it is (tacit ledger show reads it), and count "
+                "what it says by hand; nothing was released"
             )
-
-    def _is_empty(self) -> bool:
-        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        return not (tables or self._pragma("application_id") or self._pragma("user_version"))
+        if not self.read_only:
+            self._connection.execute("PRAGMA journal_mode = DELETE")
 
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
@@ -169,6 +249,25 @@ class Store:
             raise LedgerError(f"{self.name}: {error}; nothing was released") from error
         except OSError as error:
             raise LedgerError(f"{error}; nothing was released") from error
+
+
+def _lost(left: list[str]) -> str:
+    """What to do where only something beside the ledger is left."""
+    if not left:
+        return ""
+    return (
+        f", but {left[0]} lies there: a lost ledger is not a new one. Restore it; or, if nothing "
+        f"of these data was ever released, remove {', '.join(left)}"
+    )
+
+
+def _sync(directory: Path) -> None:
+    """The names in a directory reach the disk."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _bytes(value: object) -> bytes:

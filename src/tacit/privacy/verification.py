@@ -8,19 +8,26 @@ from tacit.privacy.chain import GENESIS, Anchor, Row, Verdict, broken
 from tacit.privacy.spending import Spending, fold
 
 
-def verdict(rows: list[Row], digests: Mapping[int, str], anchor: Anchor | None) -> Verdict:
-    """Hold the rows against their digests, each other and the anchor, and outputs against rows.
+def verdict(
+    rows: list[Row], digests: Mapping[int, str], anchors: list[Anchor], *, folds: bool = True
+) -> Verdict:
+    """Hold the rows against their digests, each other and the anchors, and outputs against rows.
 
-    ``digests`` are the SHA-256 of the persisted outputs, by the number of their spend.
+    ``digests`` are the SHA-256 of the persisted outputs, by the number of their spend. Rows of an
+    older format are held against their digests alone (``folds=False``).
     """
     state = Spending()
-    problems = broken(rows) + _misplaced(rows, anchor) + _unsound(rows, state)
-    recorded = {state.spends[key]: output.sha256 for key, output in state.outputs.items()}
-    for spend in sorted(recorded.keys() | digests.keys()):
-        if recorded.get(spend) != digests.get(spend):
-            problems.append(f"the output of entry {spend} was edited, added or removed")
+    problems = broken(rows)
+    for anchor in anchors:
+        problems += _misplaced(rows, anchor)
+    if folds:
+        problems += _unsound(rows, state)
+        recorded = {state.spends[key]: output.sha256 for key, output in state.outputs.items()}
+        for spend in sorted(recorded.keys() | digests.keys()):
+            if recorded.get(spend) != digests.get(spend):
+                problems.append(f"the output of entry {spend} was edited, added or removed")
     head = Anchor(rows[-1].digest.hex() if rows else GENESIS.hex(), len(rows))
-    return Verdict(not problems, head, tuple(problems), (_unseen(head, anchor),))
+    return Verdict(not problems, head, tuple(problems), (_unseen(head, anchors),))
 
 
 def _unsound(rows: list[Row], state: Spending) -> list[str]:
@@ -32,10 +39,8 @@ def _unsound(rows: list[Row], state: Spending) -> list[str]:
     return []
 
 
-def _misplaced(rows: list[Row], anchor: Anchor | None) -> list[str]:
+def _misplaced(rows: list[Row], anchor: Anchor) -> list[str]:
     """Is the anchor's entry where it was?"""
-    if anchor is None:
-        return []
     if len(rows) < anchor.length:
         return [f"truncated: {len(rows)} entries, but {anchor.length} when the anchor was taken"]
     digest = rows[anchor.length - 1].digest if anchor.length else GENESIS
@@ -44,12 +49,12 @@ def _misplaced(rows: list[Row], anchor: Anchor | None) -> list[str]:
     return []
 
 
-def _unseen(head: Anchor, anchor: Anchor | None) -> str:
+def _unseen(head: Anchor, anchors: list[Anchor]) -> str:
     """What this verification could not have seen."""
-    if anchor is None:
+    if not anchors:
         return (
             "no anchor: entries cut off at the end, or a chain rewritten as a whole, "
             "cannot be seen without one"
         )
-    younger = head.length - anchor.length
+    younger = head.length - max(anchor.length for anchor in anchors)
     return f"whether entries after the anchor were cut off cannot be seen ({younger} are there)"

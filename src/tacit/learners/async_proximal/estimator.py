@@ -43,14 +43,13 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.engine.latencies import Latency, Uniform
 from tacit.errors import InvalidInput, UnknownTask
 from tacit.estimator import Door, Home, Message, MultiTaskEstimator, Progress, Unprotected
-from tacit.estimator.planning import opened
+from tacit.learners.async_proximal.node import node_run
 from tacit.learners.async_proximal.private_steps import Setting, public_clip_norm
 from tacit.learners.async_proximal.promise import (
     ADVERSARY,
     ASSUMED,
     COINS,
     TRUSTED,
-    node_door,
     node_history,
 )
 from tacit.learners.async_proximal.published import UNSOUND
@@ -205,15 +204,13 @@ class AsyncProximal(MultiTaskEstimator):
 
     # --- what is promised ------------------------------------------------------------------------
 
-    def _door(self, labels: tuple[Hashable, ...]) -> Door | None:
+    def _door(self, labels: tuple[Hashable, ...], schema: Schema) -> Door | None:
         self._check_parameters()
-        if self.budget is None or self.server == "trusted":
-            return super()._door(labels)
-        if self.noise not in ("secure", "simulated"):
-            raise InvalidInput(f"noise must be 'secure' or 'simulated', got {self.noise!r}")
-        rng = np.random.default_rng(self.random_state) if self.noise == "simulated" else None
-        ledger = opened(self.ledger)
-        return node_door(ledger, self.run, labels, self.budget, rng, pure=self._is_pure())
+        return super()._door(labels, schema)
+
+    def _part(self, run: str, number: int) -> str:
+        """Every node has a ledger run of its own, unless the server is trusted with one for all."""
+        return run if self.server == "trusted" else node_run(run, number)
 
     def _check_parameters(self) -> None:
         _require(self.mechanism in ("gaussian", "gamma"), "mechanism", self.mechanism)
@@ -238,9 +235,6 @@ class AsyncProximal(MultiTaskEstimator):
     def _is_pure(self) -> bool:
         return self.mechanism == "gamma" or self.as_published
 
-    def _noise_is_exact(self) -> bool:
-        return self.mechanism == "gaussian" and not self.as_published
-
     def _claimed_only(self) -> str:
         return UNSOUND if self.as_published else ""
 
@@ -252,13 +246,16 @@ class AsyncProximal(MultiTaskEstimator):
             kind = "PLD of Poisson-sampled Gaussian sums"
         elif self.mechanism == "gamma":
             kind = "pure DP, added up or by optimal composition"
-        return f"{kind}, node by node over all runs on this ledger; the largest of all nodes"
+        return f"{kind}, node by node; the largest of all nodes"
 
-    def _doubts(self, schema: Schema, door: Door) -> list[str]:
-        doubts = super()._doubts(schema, door)
-        if self.sampling_rate is not None and door.neighbours == "replace":
+    def _doubts(self, schema: Schema) -> list[str]:
+        doubts = super()._doubts(schema)
+        if self.sampling_rate is None:
+            return doubts
+        budgets = self.budget.values() if isinstance(self.budget, Mapping) else [self.budget]
+        if any(budget is not None and budget.neighbours == "replace" for budget in budgets):
             doubts.append(ASSUMED)
-        if self.sampling_rate is not None and door.rng is not None:
+        if self.noise == "simulated":
             doubts.append(COINS)
         return doubts
 

@@ -13,6 +13,10 @@ By induction p and q are functions of earlier messages and constants, so given t
 depends on one example through the clipped sum alone: Δ = 2C (replace), C (zero-out), whatever p the
 server sends. The releases of a node are composed adaptively, and their number is fixed: Σμ² or Σε.
 
+That example's gradient is all that changes: ``example_gradients`` looks at one row at a time, bit
+for bit, whatever column the server sends (privacy/isolation.py). A row whose gradient is not a
+number, and every row at a column that is none, adds zero: nothing in the data stops a node.
+
 The halves know neither time nor transport; ``LedgerOutbox`` is the node's door. A message is stored
 under its ledger entry before it is sent: a node that dies and returns sends the same bytes, and
 spends once.
@@ -20,8 +24,10 @@ spends once.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -33,21 +39,23 @@ from tacit.linear.losses import FloatArray, Loss
 from tacit.linear.penalties import Penalty
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Budget
+from tacit.privacy.isolation import products, require_alone
 from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.release import Release
 
 
 def example_gradients(X: FloatArray, y: FloatArray, w: FloatArray, loss: Loss) -> FloatArray:
-    """(n, D): ℓ′(x·w; y) x/‖x‖² of each row; zero for a row of zeros. ``w`` is (D,) or (n, D).
+    """(n, D): ℓ′(x·w; y) x/‖x‖² of each row, by itself; zero for a row of zeros. ``w`` is (D,).
 
     >>> from tacit.linear.losses import Squared
     >>> example_gradients(np.array([[2.0, 0.0]]), np.array([-1.0]), np.zeros(2), Squared())
     array([[0.5, 0. ]])
     """
-    squares = np.einsum("nd,nd->n", X, X)
-    eta = X @ w if w.ndim == 1 else np.einsum("nd,nd->n", X, w)
-    slope = np.divide(loss.slope(eta, y), squares, out=np.zeros_like(squares), where=squares > 0)
-    return np.asarray(slope[:, None] * X)
+    with np.errstate(all="ignore"):  # what is not finite adds zero to the sum, and tells nobody
+        squares = np.multiply(X, X, order="C").sum(axis=1)
+        slope = loss.slope(products(X, w[None])[:, 0], y)
+        weight = np.divide(slope, squares, out=np.zeros_like(squares), where=squares > 0)
+        return np.asarray(weight[:, None] * X)
 
 
 @dataclass(frozen=True)
@@ -67,12 +75,18 @@ class PrivateNode:
         return self.plan.releases
 
     def start(self) -> FloatArray:
-        """q = 0: a constant."""
+        """q = 0: a constant. IsolationError before anything is sent, if one is due."""
+        somewhere = 1 / np.arange(1.0, self.X.shape[1] + 1)
+        together = self._gradients(somewhere, slice(None))
+        require_alone("an example's gradient", partial(self._gradients, somewhere), together)
         return np.zeros(self.X.shape[1])
 
     def contribute(self, column: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The gradients of all examples (n, D) at p + q; the mechanism clips each."""
-        return example_gradients(self.X, self.y, column + state, self.loss), state
+        return self._gradients(column + state, slice(None)), state
+
+    def _gradients(self, w: FloatArray, rows: slice) -> FloatArray:
+        return example_gradients(self.X[rows], self.y[rows], w, self.loss)
 
     def absorb(
         self, column: FloatArray, released: Released, state: FloatArray
@@ -100,6 +114,7 @@ class LedgerOutbox:
     run: str
     plans: Sequence[NodePlan]
     rngs: Sequence[np.random.Generator | None]
+    terms: Mapping[str, Any] = field(default_factory=dict)  # of every node's run: Door.terms
     sent: list[Release] = field(default_factory=list)
 
     def open(self, labels: Sequence[Hashable], budgets: Sequence[Budget | None]) -> None:
@@ -109,7 +124,9 @@ class LedgerOutbox:
                 continue
             plan = self.plans[t]
             event: Event = plan.mechanism.event(budget.neighbours)
-            self.ledger.open_run(node_run(self.run, t), [label], [budget], [event] * plan.releases)
+            self.ledger.open_run(
+                node_run(self.run, t), [label], [budget], [event] * plan.releases, **self.terms
+            )
 
     def release(self, node: int, number: int, contribution: FloatArray) -> Release:
         """Message ``number`` of the node: drawn once, stored, and the same bits ever after."""

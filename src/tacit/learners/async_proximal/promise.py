@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from tacit.estimator import UNIT, Door
-from tacit.estimator.planning import (
-    composition_delta,
-    per_task,
-    remaining_epsilon,
-    require_left,
-)
 from tacit.learners.async_proximal.node import node_run
 from tacit.learners.async_proximal.private_steps import Allowance, NodePlan, Setting
-from tacit.privacy.accounting import Cost, gaussian_mu, remaining_mu
+from tacit.privacy.accounting import gaussian_mu
 from tacit.privacy.budget import Budget
-from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianSum
-from tacit.privacy.release import new_run
 
 ADVERSARY = replace(
     UNIT,
@@ -52,37 +40,6 @@ ASSUMED = (
 COINS = "seeded coins of the sample: no amplification against whoever knows the seed"
 
 
-def node_door(
-    ledger: Ledger,
-    run: str | None,
-    labels: tuple[Hashable, ...],
-    budget: Budget | Mapping[Hashable, Budget],
-    rng: np.random.Generator | None,
-    *,
-    pure: bool,
-) -> Door:
-    """The door of a run in which every node has a ledger run of its own (node.node_run).
-
-    BudgetExceeded before any noise is drawn. A run that resumes plans as when it was declared.
-    """
-    budgets = per_task(budget, labels)
-    run = run or new_run()
-    spent = spent_before(ledger, run, labels)
-    remaining = remaining_epsilon if pure else remaining_mu
-    left = np.array([remaining(*pair) for pair in zip(budgets, spent, strict=True)])
-    if not isinstance(budget, Mapping) or not left.any():
-        require_left(labels, budgets, spent, left, pure)
-    charged = tuple(b if each > 0 else None for b, each in zip(budgets, left, strict=True))
-    top = float(left.max())
-    planned = Cost(epsilon=top, delta=composition_delta(budgets, spent)) if pure else None
-    return Door(ledger, run, labels, charged, left / top, 0.0 if pure else top, rng, planned)
-
-
-def spent_before(ledger: Ledger, run: str, labels: tuple[Hashable, ...]) -> list[Cost]:
-    """What was spent on each node before its part of this run was declared."""
-    return [ledger.costs([label], before=node_run(run, t))[0] for t, label in enumerate(labels)]
-
-
 def allowances(door: Door, setting: Setting) -> list[Allowance]:
     """What each node may spend in this run."""
     if door.pure is not None:
@@ -93,17 +50,8 @@ def allowances(door: Door, setting: Setting) -> list[Allowance]:
     if setting.sampling_rate is None:
         any_budget = next(budget for budget in door.budgets if budget is not None)
         return [Allowance(float(share) * door.mu, any_budget) for share in door.shares]
-    spent = spent_before(door.ledger, door.run, door.labels)
-    rests = [_rest(b or Budget(1.0), cost) for b, cost in zip(door.budgets, spent, strict=True)]
+    rests = [budget or Budget(1.0) for budget in door.budgets]
     return [Allowance(gaussian_mu(rest.epsilon, rest.delta), rest) for rest in rests]
-
-
-def _rest(budget: Budget, spent: Cost) -> Budget:
-    """(ε, δ) that add up with what was spent: half of δ for each."""
-    if spent == Cost():
-        return budget
-    left = budget.epsilon - spent.epsilon_at(budget.delta / 2)
-    return replace(budget, epsilon=max(left, 1e-12), delta=budget.delta / 2)
 
 
 def silent(setting: Setting) -> NodePlan:
@@ -132,13 +80,6 @@ def node_history(door: Door) -> list[dict[str, Any]]:
         line = lines.setdefault(node, {"node": node, "releases": 0})
         line["releases"] += 1
         line |= {name: entry.payload[name] for name in ("round", "mechanism", "event")}
-    costs = door.ledger.costs(door.labels)
     for node, line in lines.items():
-        budget = door.budgets[node]
-        line["epsilon"] = _epsilon(costs[node], 0.0 if budget is None else budget.delta)
+        line["epsilon"] = door.ledger.statement([door.labels[node]]).epsilon
     return [lines[node] for node in sorted(lines)]
-
-
-@lru_cache(maxsize=1024)
-def _epsilon(cost: Cost, delta: float) -> float:
-    return cost.epsilon_at(delta)

@@ -108,7 +108,7 @@ def node_plans(door: Door, setting: Setting, sizes: list[float]) -> list[NodePla
 def _opened(door: Door, plans: list[NodePlan]) -> LedgerOutbox:
     T = len(plans)
     rngs = [None] * T if door.rng is None else door.rng.spawn(T)
-    outbox = LedgerOutbox(door.ledger, door.run, plans, rngs)
+    outbox = LedgerOutbox(door.ledger, door.run, plans, rngs, door.terms())
     outbox.open(door.labels, door.budgets)
     return outbox
 

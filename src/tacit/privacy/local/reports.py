@@ -1,9 +1,10 @@
 """Reports through the door: which mechanism a budget buys, who is charged, what is promised.
 
-A user's label is a task of the ledger. Each report costs the user the mechanism's event; a budget
-caps everything that user ever reports through the ledger. A batch may hold several reports of one
-user: the users with k reports in it form a run with k releases, and all runs are declared, and so
-held against everybody's budget, before the first noise is drawn.
+A user's label is a task of the ledger. Each report costs the user the mechanism's event; the budget
+is the lifetime cap of whatever that user reports through the ledger, planned for so many reports. A
+batch may hold several reports of one user: the users with c reports in it form a run with c
+releases, and all runs are declared, and so held against everybody's budget, before the first noise
+is drawn.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInput, NotPure
-from tacit.privacy.accounting import gaussian_mu
+from tacit.privacy.accounting import Pure, gaussian_mu
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.local import (
@@ -31,6 +32,8 @@ from tacit.privacy.mechanisms.local import (
 from tacit.privacy.noise import FloatArray
 from tacit.privacy.release import Key, Mechanism, new_run
 from tacit.tasks import task_codes
+
+SIMULATED = "simulated noise: floating-point draws from a seeded generator"
 
 LocalName = Literal["laplace", "knorm", "privunit", "gaussian", "staircase"]
 MECHANISMS: tuple[LocalName, ...] = get_args(LocalName)[:4]
@@ -114,6 +117,7 @@ def reported(
     rows: FloatArray,
     budget: Budget,
     *,
+    reports: int = 1,
     user: Any = None,
     ledger: Ledger | None = None,
     rng: np.random.Generator | None = None,
@@ -126,38 +130,44 @@ def reported(
     """
     if not len(rows):
         return np.zeros(rows.shape)
-    if user is None:
-        return _anonymous(mechanism, rows, budget, ledger, rng)
-    door = Ledger.in_memory() if ledger is None else ledger
-    labels, codes = task_codes(user, len(rows))
+    whole = Ledger.in_memory(cap=budget) if ledger is None else ledger
+    door = whole if whole.lifetime() else whole.beside(whole.dataset, cap=budget)
+    terms = _terms(mechanism, reports, rng)
     out = np.empty(rows.shape)
-    for run, rounds in _declared(door, mechanism, labels, codes, budget):
+    if user is None:
+        everybody = np.arange(len(rows))
+        run = new_run()
+        door.open_run(run, [f"batch {run}"], budget, [mechanism.event("replace")], **terms)
+        runs = [(run, [everybody])]
+    else:
+        runs = _declared(door, mechanism, *task_codes(user, len(rows)), budget, terms)
+    for run, rounds in runs:
         for turn, where in enumerate(rounds, start=1):
             key = Key(run, turn, "users")
             out[where] = door.release(mechanism, rows[where], key=key, rng=rng).value
     return out
 
 
-def _anonymous(
-    mechanism: Mechanism,
-    rows: FloatArray,
-    budget: Budget,
-    ledger: Ledger | None,
-    rng: np.random.Generator | None,
-) -> FloatArray:
-    """Through a ledger as everything else; without one, through one that is gone afterwards."""
-    run = new_run()
-    door = Ledger.in_memory() if ledger is None else ledger
-    door.open_run(run, [f"batch {run}"], budget, [mechanism.event("replace")])
-    return np.array(door.release(mechanism, rows, key=Key(run, 1, "users"), rng=rng).value)
+def _terms(mechanism: Mechanism, reports: int, rng: np.random.Generator | None) -> dict[str, Any]:
+    """What every run of reports declares: who is protected, from whom, in how many reports."""
+    event = mechanism.event("replace")
+    several = "" if reports == 1 else f", in at most {reports} reports of {event}"
+    return {
+        "unit": LOCAL.unit + several,
+        "adversary": LOCAL.adversary,
+        "secure": rng is None,
+        "doubts": () if rng is None else (SIMULATED,),
+        "planned": reports if isinstance(event, Pure) and reports > 1 else 0,
+    }
 
 
 def _declared(
     ledger: Ledger,
     mechanism: Mechanism,
     labels: Sequence[Hashable],
-    codes: NDArray[np.intp],
+    codes: NDArray[np.int64],
     budget: Budget,
+    terms: dict[str, Any],
 ) -> list[tuple[str, list[NDArray[np.intp]]]]:
     """One run for all users with the same number of reports: its name, and the rows of each turn.
 
@@ -171,7 +181,7 @@ def _declared(
         users = np.flatnonzero(counts == count)
         run = new_run()
         plan = [mechanism.event("replace")] * int(count)
-        ledger.open_run(run, [labels[int(i)] for i in users], budget, plan)
+        ledger.open_run(run, [labels[int(i)] for i in users], budget, plan, **terms)
         runs.append((run, [order[starts[users] + turn] for turn in range(count)]))
     return runs
 
@@ -197,7 +207,7 @@ def guarantee(
         return replace(LOCAL, epsilon=0.0, proven=True, secure_noise=True, reason="no report")
     doubts = [claimed_only] if claimed_only else []
     if simulated:
-        doubts.append("simulated noise: floating-point draws from a seeded generator")
+        doubts.append(SIMULATED)
     exact = mechanism.secure(None) and not simulated
     why = [mechanism.reason] if mechanism.reason and not claimed_only else []
     return replace(
