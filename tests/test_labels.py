@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import InvalidInput
-from tacit.tasks import TaskSet, canonical_label, task_codes, task_positions
+from tacit.tasks import TaskSet, canonical_label, task_codes
 
 UTC = datetime.UTC
 
@@ -246,11 +246,6 @@ def test_rows_follow_the_canonical_text(labels: Any, accounts: dict[str, list[in
 def test_a_fit_refuses_a_label_without_a_text(label: Any) -> None:
     with pytest.raises(InvalidInput, match="expected text"):
         TaskSet.from_arrays([[0.0], [1.0]], [0, 1], task=["ok", label])
-
-
-def test_known_tasks_are_found_by_their_text() -> None:
-    assert task_positions(["1", 2.0, " b ", "z"], (1, "2", "b"), 4).tolist() == [0, 1, 2, -1]
-    assert task_positions(np.array([1.0, 2.0]), ("2", "1"), 2).tolist() == [1, 0]
 
 
 def test_labels_stay_as_they_were_given() -> None:

@@ -23,7 +23,6 @@ from tacit.tasks import (
     column_names,
     read_table,
     task_codes,
-    task_positions,
 )
 
 FINITE = st.floats(-1e6, 1e6)
@@ -152,11 +151,6 @@ def test_dates_are_labels_whatever_their_resolution() -> None:
     for unit in ("ns", "us", "D"):
         labels, _ = task_codes(np.array(["2020-01-02"], dtype=f"datetime64[{unit}]"), 1)
         assert labels == (day,)
-
-
-def test_positions_mark_unknown_tasks() -> None:
-    assert task_positions([9, "z", 7], (7, 9), 3).tolist() == [1, -1, 0]
-    assert task_positions(None, (0,), 2).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

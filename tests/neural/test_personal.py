@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from tacit.neural.personal import blocks, evaluated
+from tacit.errors import UnknownTask
+from tacit.neural.personal import PersonalModels, blocks, evaluated
 from tacit.neural.stacked import Stacked
 
 COLUMNS = st.lists(st.integers(0, 6), min_size=1, max_size=60).map(np.array)
@@ -49,3 +50,21 @@ def test_each_row_is_evaluated_by_its_own_model_in_evaluation_mode(normed: bool)
         [stacked.one(models[c], row[None]) for c, row in zip(columns, rows, strict=True)]
     )
     torch.testing.assert_close(found, alone, rtol=1e-9, atol=1e-9)
+
+
+def test_a_client_is_found_by_its_text_and_keeps_its_label() -> None:
+    rows = torch.randn(2, 3, dtype=torch.float64)
+    stacked = Stacked(nn.Linear(3, 1).double(), rows)
+    models = torch.randn(2, stacked.size, dtype=torch.float64)
+    both = PersonalModels(
+        stacked, None, (1, "a"), models, models[:1], np.zeros(2, dtype=np.int64), True, (3,)
+    )
+    as_fitted = both.outputs(rows.numpy(), [1, "a"], "error")
+    for asked in (["1", " a"], [1.0, "a"]):
+        torch.testing.assert_close(both.outputs(rows.numpy(), asked, "error"), as_fitted)
+    assert both.only(("1",)).labels == (1,)
+    for stranger in ("01", "A"):
+        with pytest.raises(UnknownTask):
+            both.only((stranger,))
+        with pytest.raises(UnknownTask):
+            both.outputs(rows.numpy(), [stranger, "a"], "error")

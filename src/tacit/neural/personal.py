@@ -16,7 +16,8 @@ from tacit.errors import InvalidInput, UnknownTask
 from tacit.neural.inputs import Classes, as_numbers, as_rows
 from tacit.neural.local import RowLoss
 from tacit.neural.stacked import Stacked
-from tacit.tasks import task_codes
+from tacit.tasks import canonical_label, task_codes
+from tacit.tasks.labels import written_label
 
 LONGEST = 512
 """Rows of one model at a time."""
@@ -72,11 +73,15 @@ class PersonalModels:
         if task is None and len(self.labels) == 1:
             return np.zeros(rows, dtype=np.int64)
         asked, codes = task_codes(task, rows)
-        known = {label: i for i, label in enumerate(self.labels)}
-        columns = np.array([known.get(label, -1) for label in asked], dtype=np.int64)
+        known = self._known
+        columns = np.array([known.get(canonical_label(a), -1) for a in asked], dtype=np.int64)
         if unknown == "error" and (columns < 0).any():
             raise UnknownTask(asked[int(np.argmin(columns))], len(self.labels))
         return np.asarray(columns[codes])
+
+    @property
+    def _known(self) -> dict[str, int]:
+        return {canonical_label(label): i for i, label in enumerate(self.labels)}
 
     def targets(self, y: Any) -> Tensor:
         """What each row should give."""
@@ -103,12 +108,14 @@ class PersonalModels:
 
     def only(self, labels: tuple[Hashable, ...]) -> PersonalModels:
         """What these clients may have: their own models, and the centres they may see."""
+        known = self._known
         for label in labels:
-            if label not in self.labels:
+            if canonical_label(label) not in known:
                 raise UnknownTask(label, len(self.labels))
-        columns = [self.labels.index(label) for label in labels]
+        columns = [known[canonical_label(label)] for label in labels]
+        named = tuple(self.labels[column] for column in columns)
         kept = replace(
-            self, labels=labels, models=self.models[columns], listens=self.listens[columns]
+            self, labels=named, models=self.models[columns], listens=self.listens[columns]
         )
         if self.public:
             return kept
@@ -125,7 +132,7 @@ class PersonalModels:
             "classes": None
             if self.classes is None
             else [folder.plain(c) for c in self.classes.values],
-            "labels": [folder.plain(label) for label in self.labels],
+            "labels": [written_label(label) for label in self.labels],
             "parameters": dict(zip(names, shapes, strict=True)),
             "public": self.public,
             "row": list(self.row),

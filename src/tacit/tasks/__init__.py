@@ -11,7 +11,7 @@ from tacit.tasks.columns import Column
 from tacit.tasks.labels import Classes, canonical_label
 from tacit.tasks.schema import Ranges, Schema, as_schema
 from tacit.tasks.tables import column_names, read_table
-from tacit.tasks.taskset import TaskSet, task_codes, task_positions
+from tacit.tasks.taskset import TaskSet, task_codes
 
 __all__ = [
     "Classes",
@@ -24,5 +24,4 @@ __all__ = [
     "column_names",
     "read_table",
     "task_codes",
-    "task_positions",
 ]

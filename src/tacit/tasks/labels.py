@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tacit import folder
 from tacit.errors import InvalidInput, UndeclaredValue
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -115,6 +116,18 @@ def _date_text(day: date) -> str:
         return (day.date() if day.time() == time() else day).isoformat()
     except (OverflowError, ValueError):
         return ""
+
+
+def written_label(label: Hashable) -> Any:
+    """A label as a folder keeps it: as it is, or its text where JSON does not know its type.
+
+    >>> written_label(("a", 7)), written_label(date(2020, 1, 2))
+    (['a', 7], '2020-01-02')
+    """
+    try:
+        return folder.plain(label)
+    except InvalidInput:
+        return canonical_label(label)
 
 
 def require_one_text(labels: Iterable[Hashable], name: str) -> None:

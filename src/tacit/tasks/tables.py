@@ -189,7 +189,7 @@ def require_column(name: str, names: Sequence[str], role: str) -> None:
 def read_table(path: str | Path, *, infer: bool = False) -> Any:
     """A CSV or Parquet file as a polars frame, with at least one row.
 
-    Every column of a CSV is text, and a blank cell is missing: ``infer`` would let all rows together
+    Every column of a CSV is text, and a blank cell is missing; with ``infer`` all rows together
     decide on a column's type.
     """
     import polars

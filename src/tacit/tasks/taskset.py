@@ -14,7 +14,6 @@ from tacit.tasks.labels import (
     Classes,
     FloatArray,
     IntArray,
-    canonical_label,
     distinct,
     python_values,
     require_one_text,
@@ -246,18 +245,6 @@ def task_codes(task: object, n_rows: int) -> tuple[tuple[Hashable, ...], IntArra
     alike = values.dtype.kind != "O" or {*map(type, values)} <= {str}
     require_one_text(labels if alike else python_values(values), "task")  # 1 hides True
     return labels, codes
-
-
-def task_positions(task: object, labels: Sequence[Hashable], n_rows: int) -> IntArray:
-    """Each row's position in known `labels`, -1 for an unknown task. (N,) None means label 0.
-
-    >>> task_positions(["2", "z"], (1, 2), n_rows=2)
-    array([ 1, -1])
-    """
-    found, codes = task_codes(task, n_rows)
-    known = {canonical_label(label): position for position, label in enumerate(labels)}
-    where = [known.get(canonical_label(label), -1) for label in found]
-    return np.array(where, dtype=np.int64)[codes]
 
 
 def _task_vector(task: object, n_rows: int) -> Array:
