@@ -14,11 +14,10 @@ import numpy as np
 
 from tacit.errors import InvalidInput
 
-MODEL, CERTIFICATE = "model.safetensors", "certificate.json"
+MODEL, CERTIFICATE, SEAL = "model.safetensors", "certificate.json", "seal.json"
 LEDGER, RUN, LOCAL = "ledger.sqlite", "run.json", "local.json"
-KEY = f"{LEDGER}.key"
 PUBLIC_PAGE, LOCAL_PAGE = "report.html", "report.local.html"
-TRUSTED = (LEDGER, KEY, RUN, LOCAL, LOCAL_PAGE)
+TRUSTED = (f"*{LEDGER}*", "*.signing", RUN, LOCAL, LOCAL_PAGE)
 """What belongs to the trusted side alone, and never into what a task receives."""
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -52,13 +51,19 @@ def write(
     directory: str | Path, description: Mapping[str, Any], arrays: Arrays, certificate: Any
 ) -> Path:
     """Writes both files, each whole or not at all."""
+    folder = write_model(directory, description, arrays)
+    write_json(folder / CERTIFICATE, certificate)
+    return folder
+
+
+def write_model(directory: str | Path, description: Mapping[str, Any], arrays: Arrays) -> Path:
+    """Writes model.safetensors, whole or not at all; the folder is made if it is not there."""
     from safetensors.numpy import save
 
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: np.array(array, order="C") for name, array in arrays.items()}
     replace_file(folder / MODEL, save(tensors, metadata={"tacit": json.dumps(description)}))
-    write_json(folder / CERTIFICATE, certificate)
     return folder
 
 
@@ -74,7 +79,7 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise InvalidInput(f"there is no file {str(path)!r}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidInput(f"{path} holds {type(value).__name__}, expected an object")

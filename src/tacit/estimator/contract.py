@@ -11,10 +11,8 @@ Fitting, prediction, joining later, exporting and saving are the same for all of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable
 from dataclasses import replace
-from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -23,17 +21,14 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from tacit import folder
-from tacit._version import __version__
-from tacit.errors import InvalidInput, UnknownTask, UntrustedMessage
-from tacit.estimator.accounts import Accounted
-from tacit.estimator.halves import Door, Home, Message, Progress, Unprotected
+from tacit.errors import InvalidInput, UnknownTask
+from tacit.estimator.halves import Door, Home, Message, Progress
+from tacit.estimator.leaving import Saved
 from tacit.estimator.planning import UNIT, history, open_door, stated
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss, loss_named
 from tacit.metrics import nmse
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.release import Declared
 from tacit.tasks import (
     Schema,
     TaskSet,
@@ -53,7 +48,7 @@ def _is_logistic(estimator: Any) -> bool:
     return bool(estimator.loss == "logistic")
 
 
-class MultiTaskEstimator(Accounted):
+class MultiTaskEstimator(Saved):
     """One linear model per task. Learners add what is shared and how it is used at home."""
 
     __metadata_request__fit: ClassVar = {"task": True}
@@ -79,13 +74,6 @@ class MultiTaskEstimator(Accounted):
     def _newcomer(self, home: Home, shared: Message) -> FloatArray:
         """The model of a task that joins after training, (1, d + 1)."""
         return self._at_home(home, shared)
-
-    def _more_arrays(self, columns: list[int]) -> dict[str, FloatArray]:
-        """What else belongs in the folder of these tasks, by name; ``_take_more`` reads it back."""
-        return {}
-
-    def _take_more(self, arrays: dict[str, Any]) -> None:
-        """Called by load with all arrays of the folder."""
 
     def _unit(self) -> Guarantee:
         """Who is protected from whom, before anything is known about the run."""
@@ -192,7 +180,8 @@ class MultiTaskEstimator(Accounted):
     def _remember(self, schema: Schema, tasks: TaskSet, shared: Message, door: Door | None) -> None:
         self._schema = schema
         self.shared_ = shared
-        self.tasks_ = tasks.labels
+        self.tasks_ = self._charged = tasks.labels
+        self._certificate = None
         self.ledger_ = None if door is None else door.ledger
         self.run_ = None if door is None else door.run
         self.transcript_ = [] if door is None else door.transcript
@@ -231,11 +220,8 @@ class MultiTaskEstimator(Accounted):
         doubts = [self._claimed_only()] if self._claimed_only() else []
         if schema.from_data:
             doubts.append("ranges measured on the data (ranges='from-data')")
-        if (
-            self.loss == "logistic"
-            and schema.classes is None
-            and not is_conventional(tuple(self.classes_))
-        ):
+        measured = self.loss == "logistic" and schema.classes is None
+        if measured and not is_conventional(tuple(self.classes_)):
             doubts.append("classes taken from the data: declare them as ranges={'target': [...]}")
         return doubts
 
@@ -332,90 +318,6 @@ class MultiTaskEstimator(Accounted):
             raise UnknownTask(task, len(self.tasks_))
         return column
 
-    # --- what may leave ---------------------------------------------------------------------------
-
-    def export(self, task: Hashable, directory: str | FilePath) -> FilePath:
-        """Writes what that one task may have: shared_, its own model, the certificate."""
-        check_is_fitted(self, "coef_")
-        column = self._column_of(task)
-        self._require_protected()
-        return self._write(directory, (self.tasks_[column],), self._models[[column]])
-
-    def save(self, directory: str | FilePath, *, public: bool = False) -> FilePath:
-        """Writes everything, for the trusted side; public=True: only shared_ and certificate."""
-        check_is_fitted(self, "coef_")
-        if public:
-            self._require_protected()
-            return self._write(directory, (), self._models[:0])
-        return self._write(directory, self.tasks_, self._models)
-
-    def _require_protected(self) -> None:
-        """What leaves the trusted side went through the door, or was declared."""
-        for name, part in self.shared_.items():
-            if isinstance(part, Unprotected):
-                raise UntrustedMessage(
-                    f"shared_[{name!r}] was computed without a budget and may not leave; "
-                    "fit with a budget, or save() for the trusted side"
-                )
-
-    def _write(
-        self, directory: str | FilePath, labels: tuple[Hashable, ...], models: FloatArray
-    ) -> FilePath:
-        parts = {f"shared.{name}": np.asarray(part.value) for name, part in self.shared_.items()}
-        classes = [] if self.loss == "squared" else [folder.plain(c) for c in self.classes_]
-        description = {
-            "learner": type(self).__name__,
-            "loss": self.loss,
-            "fit_intercept": bool(getattr(self, "fit_intercept", True)),
-            "classes": classes,
-            "labels": [_written(label) for label in labels],
-            "schema": self._schema.to_dict(),
-            "protected": {name: not isinstance(p, Unprotected) for name, p in self.shared_.items()},
-        }
-        arrays = {
-            "models": models,
-            **self._more_arrays([self._column_of(label) for label in labels]),
-        }
-        return folder.write(directory, description, {**arrays, **parts}, self.certificate())
-
-    def certificate(self) -> dict[str, Any]:
-        """The guarantee in full, with the declared constants and releases it rests on."""
-        check_is_fitted(self, "coef_")
-        anchor = None if self.ledger_ is None else self.ledger_.head()
-        return {
-            "tacit": __version__,
-            "learner": type(self).__name__,
-            "run": self.run_,
-            "guarantee": json.loads(self.guarantee_.to_json()),
-            "steps": self.history_,
-            "ledger": None
-            if anchor is None
-            else {"digest": anchor.digest, "length": anchor.length},
-        }
-
-    @classmethod
-    def load(cls, directory: str | FilePath) -> MultiTaskEstimator:
-        """A model that save or export wrote: it predicts and adapts, but has no ledger."""
-        description, arrays, certificate = folder.read(directory)
-        if description["learner"] != cls.__name__:
-            name = description["learner"]
-            raise InvalidInput(f"{directory} holds a {name}; load it with tacit.{name}.load")
-        model = cls(loss=description["loss"], fit_intercept=description["fit_intercept"])
-        model._schema = Schema.from_dict(description["schema"])
-        model.n_features_in_ = len(model._schema.feature_names)
-        model.shared_ = {
-            name: (Declared if safe else Unprotected)(arrays[f"shared.{name}"])
-            for name, safe in description["protected"].items()
-        }
-        if description["classes"]:
-            model.classes_ = np.asarray(description["classes"])
-        model.ledger_, model.run_, model.transcript_ = None, certificate.get("run"), []
-        model.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
-        model.history_ = certificate["steps"]
-        model._set_models(arrays["models"], tuple(map(folder.hashable, description["labels"])))
-        model._take_more(arrays)
-        return model
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
@@ -448,11 +350,3 @@ def _require_fixed_rows(schema: Schema, unit: Guarantee) -> None:
             f'missing="drop" makes the number of rows depend on the data, which is public where '
             f"{unit.unit} is protected: declare a value that replaces missing ones"
         )
-
-
-def _written(label: Hashable) -> Any:
-    """A label as the folder keeps it: as it is, or where JSON does not know its type, its text."""
-    try:
-        return folder.plain(label)
-    except InvalidInput:
-        return canonical_label(label)

@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 
 TWO_TASKS = "a person whose rows are in two tasks: what both reveal adds up"
+OUTSIDE = "preprocessing outside tacit"
 PREPROCESSING = (
-    "preprocessing outside tacit: a scaler fitted on all rows, ranges read off the data, "
+    f"{OUTSIDE}: a scaler fitted on all rows, ranges read off the data, "
     "a relationship matrix learned from it"
 )
 TIMING = "how long a run took, and when it was run"
@@ -53,8 +54,17 @@ def preprocessing(attested: Sequence[str]) -> tuple[str, ...]:
     """What is known of the steps before tacit: an attestation, word for word, or nothing."""
     if not attested:
         return (PREPROCESSING,)
-    who = "preprocessing outside tacit, attested by the operator, not checked"
-    return tuple(f"{who}: {text}" for text in attested)
+    return tuple(f"{OUTSIDE}, attested by the operator, not checked: {text}" for text in attested)
+
+
+def with_attestation(said: Sequence[str], attested: Sequence[str]) -> tuple[str, ...]:
+    """What is not covered, once the operator has attested something about preprocessing.
+
+    >>> with_attestation(["the operator", PREPROCESSING], ["none was done"])[1][-13:]
+    'none was done'
+    """
+    kept = [sentence for sentence in said if sentence != PREPROCESSING]
+    return (*kept, *preprocessing(attested)) if attested else tuple(said)
 
 
 def delta_beside(delta: float, units: int) -> str:

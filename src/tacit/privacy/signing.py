@@ -78,12 +78,18 @@ def signer_in(path: Path) -> Signer:
     return _read(path, folder.made_once(path, Signer.new().pem()))
 
 
-def signer_for(ledger: Path | None, named: str | os.PathLike[str] | None = None) -> Signer | None:
+SigningKey = Signer | str | os.PathLike[str]
+"""A key, or the file that holds it."""
+
+
+def signer_for(ledger: Path | None, named: SigningKey | None = None) -> Signer | None:
     """The key that signs for a ledger: the one named, else that of the environment, else the one
     beside the ledger, made on first use. None for a ledger in memory without one.
 
     A key that is named must be there: a new one would be a stranger to everybody who knows it.
     """
+    if isinstance(named, Signer):
+        return named
     elsewhere = named or os.environ.get(ENVIRONMENT)
     if elsewhere:
         try:

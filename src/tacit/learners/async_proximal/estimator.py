@@ -34,14 +34,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Mapping
 from copy import copy
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.engine.latencies import Latency, Uniform
-from tacit.errors import InvalidInput, UnknownTask
+from tacit.errors import InvalidInput
 from tacit.estimator import Door, Home, Message, MultiTaskEstimator, Progress, Unprotected
 from tacit.learners.async_proximal.node import node_run
 from tacit.learners.async_proximal.private_steps import Setting, public_clip_norm
@@ -305,13 +304,8 @@ class AsyncProximal(MultiTaskEstimator):
         there._models = self._home_models
         return there.predict(X, task)
 
-    def export(self, task: Hashable, directory: str | Path) -> Path:
-        """Writes what that one node may have: shared_, its home model, the certificate."""
-        check_is_fitted(self, "coef_")
-        if task not in self._column:
-            raise UnknownTask(task, len(self.tasks_))
-        self._require_protected()
-        return self._write(directory, (task,), self._home_models[[self._column[task]]])
+    def _handed_out(self, columns: list[int]) -> FloatArray:
+        return self._home_models[columns]
 
 
 def _require(holds: bool, name: str, got: Any) -> None:

@@ -1,0 +1,24 @@
+"""Certificates that somebody who does not trust the sender can check.
+
+``documents``   the signed files: bytes, digests, signatures
+``accounts``    the public steps behind an ε, and their sum
+``issuing``     making a certificate, and what may leave with it
+``checks``      checking a folder from what is in it
+"""
+
+from tacit.certificate.checks import CANNOT, Finding, checked
+from tacit.certificate.documents import digest, seal, signed_by
+from tacit.certificate.issuing import Subject, issued, require_proven, write_folder
+
+__all__ = [
+    "CANNOT",
+    "Finding",
+    "Subject",
+    "checked",
+    "digest",
+    "issued",
+    "require_proven",
+    "seal",
+    "signed_by",
+    "write_folder",
+]

@@ -1,0 +1,247 @@
+"""Checking a folder without trusting whoever sent it, and without their ledger.
+
+What can be checked: who signed (origin), that nothing was changed since (integrity), that ε, δ and
+every flag follow from the public steps (arithmetic), and, by comparing the digest, that several
+recipients hold the same certificate. What cannot is said too (``CANNOT``).
+
+The origin is known only to somebody who has the signer's fingerprint from elsewhere. Without it a
+folder is at best *consistent*: anybody can make a key, a certificate and a model that agree.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tacit import folder
+from tacit.certificate import documents
+from tacit.certificate.accounts import replayed
+from tacit.certificate.issuing import arrays_digest, first_line
+from tacit.errors import BudgetExceeded, InvalidInput, TacitError
+from tacit.privacy import mechanisms, promises
+from tacit.privacy.budget import Guarantee
+from tacit.privacy.chain import agree, canonical, event_to_json, sha256
+from tacit.privacy.runs import Run
+from tacit.privacy.spending import Statement
+
+SLACK = 1e-6
+"""Libraries differ in the sixth digit of a composition; a claim may be that much below ours."""
+
+CANNOT = (
+    "that the data were what they are said to be, and each unit in one task only",
+    "that contributions were clipped and noise was drawn as the steps say",
+    "that nothing was released beside this ledger",
+)
+"""What no certificate can show."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found in a folder, and what it rests on."""
+
+    problems: tuple[str, ...]
+    fingerprint: str | None = None  # of the key that signed; None: unsigned
+    digest: str | None = None  # of the certificate
+    expected: str | None = None  # the fingerprint that was given
+    older: bool = False  # of a format that binds nothing
+    verified: tuple[str, ...] = field(default=())
+
+    @property
+    def verdict(self) -> str:
+        """In words: sound only if the origin is known."""
+        if self.older:
+            return "of an older format, which cannot be verified: fit again to have it certified"
+        if self.problems:
+            return "NOT sound"
+        if self.fingerprint is None:
+            return "consistent, but unsigned: origin unknown, and anybody may have written it"
+        if self.expected is None:
+            return f"consistent, origin unknown: signed by {self.fingerprint}"
+        return f"sound: signed by {self.fingerprint}"
+
+    @property
+    def ok(self) -> bool:
+        """Nothing disagrees; whether the origin is known is another question."""
+        return not (self.problems or self.older)
+
+
+def checked(directory: Path, expected: str | None = None) -> Finding:
+    """Everything that can be checked from the folder alone; ``expected`` is a fingerprint."""
+    try:
+        if "format" not in folder.read_json(directory / folder.CERTIFICATE):
+            return Finding((), expected=expected, older=True)
+        certificate = documents.read(directory / folder.CERTIFICATE)
+        sealed = documents.read(directory / folder.SEAL)
+        wrong = documents.broken_seals(directory, certificate, sealed)
+        signer = documents.signed_by(certificate)
+        if documents.signed_by(sealed) != signer:
+            wrong.append("certificate and seal were not signed by the same key")
+        wrong += _origin_problems(signer, expected)
+        wrong += [*contents_problems(directory, certificate), *certificate_problems(certificate)]
+    except TacitError as error:
+        return Finding((str(error),), expected=expected)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        return Finding((f"{folder.CERTIFICATE} is malformed: {error!r}",), expected=expected)
+    digest = documents.digest(certificate)
+    return Finding(tuple(wrong), signer, digest, expected, verified=_verified(certificate, signer))
+
+
+def _origin_problems(signer: str | None, expected: str | None) -> Iterator[str]:
+    if expected is not None and signer is None:
+        yield "it is unsigned"
+    elif expected is not None and signer != expected:
+        yield f"it was signed by another key, {signer}"
+
+
+def _verified(certificate: Mapping[str, Any], signer: str | None) -> tuple[str, ...]:
+    """What was looked at, in words."""
+    integrity = "integrity: certificate, model and page are as they were sealed"
+    steps = sum(int(step["count"]) for step in certificate["steps"])
+    return (
+        integrity if signer else f"{integrity}, but nobody signed them",
+        f"arithmetic: epsilon, delta and flags follow from the {steps} recorded releases",
+        "the same for all: recipients whose certificate has this digest were told the same",
+    )
+
+
+# --- the certificate by itself -------------------------------------------------------------------
+
+
+def certificate_problems(certificate: Mapping[str, Any]) -> Iterator[str]:
+    """Where a certificate contradicts itself, or leaves out what every one has to say."""
+    if certificate["format"] != documents.CERTIFICATE:
+        yield f"it is of format {certificate['format']!r}, expected {documents.CERTIFICATE!r}"
+    guarantee = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+    if certificate["says"] != first_line(guarantee):
+        yield "its first line does not say what it promises"
+    if not certificate["accounts"]:
+        yield from _without_ledger(guarantee)
+        return
+    yield from _unsaid(guarantee, certificate["accounts"])
+    for account in certificate["accounts"]:
+        try:
+            statement, this = replayed(account)
+        except BudgetExceeded as error:
+            yield f"its steps exceed its budget: {error}"
+        else:
+            yield from _disagreements(guarantee, statement)
+            yield from _other_promises(guarantee, certificate, this)
+    most = max((len(account["runs"]) for account in certificate["accounts"]), default=0)
+    if guarantee.runs != most:
+        yield f"it says {guarantee.runs} runs, and names {most}"
+    yield from _other_steps(certificate, guarantee)
+
+
+def _without_ledger(guarantee: Guarantee) -> Iterator[str]:
+    if guarantee.proven or math.isfinite(guarantee.epsilon):
+        yield "it promises something, but names no step that it follows from"
+
+
+def _unsaid(guarantee: Guarantee, accounts: list[Mapping[str, Any]]) -> Iterator[str]:
+    """What is not covered must be said; an attestation may stand for preprocessing."""
+    units = sum(int(account["tasks"]) for account in accounts)
+    said = set(guarantee.not_covered)
+    needed = (
+        {*promises.ALWAYS, promises.delta_beside(guarantee.delta, units)}
+        if guarantee.delta
+        else {*promises.ALWAYS}
+    )
+    for sentence in sorted(needed - said):
+        yield f"it does not say what is not covered: {sentence}"
+    if not any(sentence.startswith(promises.OUTSIDE) for sentence in said):
+        yield f"it does not say what is not covered: {promises.PREPROCESSING}"
+
+
+def _disagreements(guarantee: Guarantee, found: Statement) -> Iterator[str]:
+    """A certificate may promise less than its steps allow, never more."""
+    for name in ("epsilon", "delta", "run_epsilon", "run_delta"):
+        claimed, least = float(getattr(guarantee, name)), float(getattr(found, name))
+        if not claimed >= least * (1 - SLACK):
+            yield f"it says {name} {claimed:.6g}, its steps add up to {least:.6g}"
+    if guarantee.secure_noise and not found.secure_noise:
+        yield "it says secure noise, some of its steps had none"
+    if guarantee.proven and not found.proven:
+        yield f"it says proven, its steps say: {'; '.join(found.doubts)}"
+    if found.after_output and not guarantee.after_output:
+        yield "it does not say that its total was chosen after seeing output"
+
+
+def _other_promises(
+    guarantee: Guarantee, certificate: Mapping[str, Any], this: Run | None
+) -> Iterator[str]:
+    """Unit, neighbours, adversary and budget are those of the run."""
+    if this is None:
+        return
+    mine = (guarantee.unit, guarantee.neighbours, guarantee.adversary)
+    if mine != tuple(this.promise):
+        yield f"it promises {mine}, the run was declared for {tuple(this.promise)}"
+    said, budget = certificate.get("budget"), this.budgets[0]
+    if said is not None and said != budget_to_json(budget):
+        yield f"it says a budget of {said}, the run was declared with {budget}"
+
+
+def budget_to_json(budget: Any) -> dict[str, Any]:
+    """A budget as certificates name it."""
+    return {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "neighbours": budget.neighbours,
+    }
+
+
+def _other_steps(certificate: Mapping[str, Any], guarantee: Guarantee) -> Iterator[str]:
+    """The steps, mechanism by mechanism, are the events that were released, no less."""
+    recorded: Counter[str] = Counter()
+    for account in certificate["accounts"]:
+        here: Counter[str] = Counter()
+        for part in account["runs"]:
+            if part["this"]:
+                for event, _, count in part["released"]:
+                    here[canonical(event)] += int(count)
+        recorded |= here
+    named: Counter[str] = Counter()
+    for step in certificate["steps"]:
+        named[canonical(step["event"])] += int(step["count"])
+        yield from _other_event(step, guarantee.neighbours)
+    if recorded - named:
+        missing = sum((recorded - named).values())
+        yield f"{missing} releases that its total rests on are not among its steps"
+
+
+def _other_event(step: Mapping[str, Any], neighbours: str) -> Iterator[str]:
+    """What a mechanism with these parameters reveals, computed again where we know it."""
+    declared = dict(step["mechanism"])
+    kind = getattr(mechanisms, str(declared.pop("name")), None)
+    if kind is None or any(isinstance(value, dict) for value in declared.values()):
+        return  # one of a learner's own: its event is as stated
+    try:
+        reveals = event_to_json(kind(**declared).event(neighbours))
+    except (TypeError, ValueError, InvalidInput) as error:
+        yield f"the mechanism {step['mechanism']} makes no sense: {error}"
+        return
+    if not agree(reveals, step["event"]):
+        yield f"{step['mechanism']} reveals {reveals}, not {step['event']}"
+
+
+# --- the files beside it -------------------------------------------------------------------------
+
+
+def contents_problems(directory: Path, certificate: Mapping[str, Any]) -> Iterator[str]:
+    """The model's public part is the one that the certificate speaks of."""
+    description, arrays, _ = folder.read(directory)
+    if description.get("learner") != certificate["learner"]:
+        yield f"{folder.MODEL} holds another learner's model"
+    digests = certificate["digests"]
+    if (
+        "schema" in digests
+        and sha256(canonical(description["schema"]).encode()) != digests["schema"]
+    ):
+        yield f"the declarations in {folder.MODEL} are not the certificate's"
+    shared = {name: a for name, a in arrays.items() if name.startswith("shared.")}
+    if "shared" in digests and arrays_digest(shared) != digests["shared"]:
+        yield f"the shared numbers in {folder.MODEL} are not the certificate's"

@@ -1,0 +1,152 @@
+"""The two signed files of a folder, as bytes, digests and signatures.
+
+``certificate.json``   what was promised: the same bytes for everybody, so that recipients can
+                       compare its digest
+``seal.json``          what this one folder holds: the digests of its files and of its certificate
+
+There are two because a certificate goes to every recipient. A digest of the trusted side's model in
+it would be a release without noise: who knows all other tasks' models could try one candidate after
+another for the last, until the digest fits. So a certificate holds digests of public things only,
+and digests of files stand in a seal, which stays in the folder that it was made for.
+
+    digest = SHA-256(canonical JSON of the document without its signature)
+
+The signature is over the same bytes. A document says what it is (``"format"``), so that no
+signature of the one passes for the other's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tacit import folder
+from tacit.errors import InvalidInput
+from tacit.privacy.chain import canonical, sha256
+from tacit.privacy.signing import Signer, fingerprint, genuine
+
+CERTIFICATE, SEAL = "tacit certificate 2", "tacit seal 2"
+SEALED = (folder.MODEL, folder.PUBLIC_PAGE)
+"""The files that a seal names, where they are."""
+
+OF_A_SEAL = frozenset({"format", "certificate", "files", "signature"})
+"""What every seal has; the rest says whom its folder is for."""
+
+Document = dict[str, Any]
+
+
+def content(document: Mapping[str, Any]) -> bytes:
+    """What is signed: the whole document but the signature, numbers with every bit."""
+    return canonical({k: v for k, v in document.items() if k != "signature"}).encode()
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """By which two people see that they hold the same document.
+
+    >>> digest({"format": "tacit seal 2"})[:16] == digest({"format": "tacit certificate 2"})[:16]
+    False
+    """
+    return sha256(content(document))
+
+
+def signed(document: Mapping[str, Any], signer: Signer | None) -> Document:
+    """The document with its signature, or as it is."""
+    bare = {k: v for k, v in document.items() if k != "signature"}
+    if signer is None:
+        return bare
+    signature = {
+        "algorithm": "Ed25519",
+        "public_key": signer.public.hex(),
+        "fingerprint": signer.fingerprint,
+        "value": signer.sign(content(bare)).hex(),
+    }
+    return bare | {"signature": signature}
+
+
+def signed_by(document: Mapping[str, Any]) -> str | None:
+    """The fingerprint of the key that signed it; None: unsigned. InvalidInput: not genuine.
+
+    >>> signed_by(signed({"a": 1}, None)) is None
+    True
+    """
+    if "signature" not in document:
+        return None
+    said = document["signature"]
+    try:
+        public, value = bytes.fromhex(said["public_key"]), bytes.fromhex(said["value"])
+        known = said["algorithm"] == "Ed25519" and said["fingerprint"] == fingerprint(public)
+    except (KeyError, TypeError, ValueError):
+        known, public, value = False, b"", b""
+    if not (known and genuine(public, value, content(document))):
+        raise InvalidInput("the signature does not fit: something was changed after signing")
+    return fingerprint(public)
+
+
+# --- as files ------------------------------------------------------------------------------------
+
+
+def rendered(document: Mapping[str, Any]) -> bytes:
+    """As it stands in its file: what it says on the first line, the rest sorted, for people.
+
+    >>> rendered({"says": "NOT PROVEN: simulated noise", "a": 1}).decode().splitlines()[0]
+    '{ "says": "NOT PROVEN: simulated noise",'
+    """
+    rest = {k: v for k, v in document.items() if k != "says"}
+    text = json.dumps(rest, indent=2, sort_keys=True, ensure_ascii=False)
+    if "says" in document:
+        first = json.dumps(document["says"], ensure_ascii=False)
+        text = f'{{ "says": {first},{text[1:]}' if rest else f'{{ "says": {first}}}'
+    return (text + "\n").encode()
+
+
+def read(path: Path) -> Document:
+    """The document in a file, which must hold nothing else: no second entry of the same name, which
+    one reader would believe and another pass over, and no other way of writing it."""
+    document = folder.read_json(path)
+    if path.read_bytes() != rendered(document):
+        raise InvalidInput(f"{path.name} is not as tacit writes it: somebody edited it")
+    return document
+
+
+def write(path: Path, document: Mapping[str, Any]) -> None:
+    """Writes the file, whole or not at all."""
+    folder.replace_file(path, rendered(document))
+
+
+# --- the seal ------------------------------------------------------------------------------------
+
+
+def seal(directory: Path, signer: Signer | None, **about: Any) -> Document:
+    """Seals a folder as it is now: writes seal.json. ``about`` says whom it is for."""
+    certificate = read(directory / folder.CERTIFICATE)
+    files = {name: file_digest(directory / name) for name in SEALED if (directory / name).exists()}
+    document = {"format": SEAL, "certificate": digest(certificate), "files": files} | about
+    made = signed(document, signer)
+    write(directory / folder.SEAL, made)
+    return made
+
+
+def broken_seals(directory: Path, certificate: Mapping[str, Any], sealed: Document) -> list[str]:
+    """What in the folder is not as it was sealed."""
+    wrong = []
+    if sealed.get("format") != SEAL:
+        wrong.append(f"{folder.SEAL} is of format {sealed.get('format')!r}, expected {SEAL!r}")
+    if sealed.get("certificate") != digest(certificate):
+        wrong.append(f"{folder.CERTIFICATE} is not the one that this folder was sealed with")
+    files = sealed.get("files")
+    files = files if isinstance(files, dict) else {}
+    for name in dict.fromkeys([*SEALED, *map(str, files)]):
+        there = file_digest(directory / name) if (directory / name).is_file() else None
+        if files.get(name) != there:
+            how = "is gone" if there is None else "is not the file that was sealed"
+            wrong.append(f"{name} {how}")
+    return wrong
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
