@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ def test_a_trusted_receiver_gets_anything() -> None:
 
 
 class _Tasks:
+    def select(self, units: Sequence[int]) -> Any:
+        return self
+
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[Any, Any]:
         return np.ones((3, 2)), (state or 0) + 1
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tacit.engine.trust import Edge
-from tacit.estimator import Coordinator, Door, Message, Participant, Progress
+from tacit.estimator import Coordinator, Door, Message, Participant, Progress, Step
+from tacit.linear.losses import FloatArray
+from tacit.privacy.isolation import require_alone
 from tacit.privacy.release import Key
 
 CURATOR, TASKS = "curator", "tasks"
@@ -27,7 +29,10 @@ def run_rounds(
     to_tasks = Edge(CURATOR, TASKS, TASKS in trusted, door.transcript)
     shared, state = coordinator.start(), None
     for number, step in enumerate(coordinator.steps):
-        contributions, state = participant.contribute(step, to_tasks.send(shared), state)
+        message = to_tasks.send(shared)
+        contributions, state = participant.contribute(step, message, state)
+        if number == 0:
+            _require_isolation(participant, step, message, contributions)
         release = door.ledger.release(
             step.mechanism,
             contributions,
@@ -38,3 +43,15 @@ def run_rounds(
         if progress is not None:
             progress(step.name, number + 1, len(coordinator.steps))
     return to_tasks.send(shared)
+
+
+def _require_isolation(
+    participant: Participant, step: Step, shared: Message, together: FloatArray
+) -> None:
+    """Before the first release one unit, chosen in secret, contributes once more by itself."""
+
+    def alone(units: slice) -> FloatArray:
+        chosen = range(len(together))[units]
+        return participant.select(chosen).contribute(step, shared, None)[0]
+
+    require_alone("a contribution", alone, together)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -45,10 +45,17 @@ class Step:
 
 
 class Participant(Protocol):
-    """Private data in, contribution out; on a batch of tasks at once. No I/O, no clock."""
+    """Private data in, contribution out; on a batch of tasks at once. No I/O, no clock.
+
+    A row is, bit for bit, a function of that unit's data and what is shared: the same alone, and in
+    any batch and order.
+    """
 
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
-        """One row per task, and the participant's state for its next step."""
+        """One row per unit (a task), and the participant's state for its next step."""
+
+    def select(self, units: Sequence[int]) -> Participant:
+        """The participant of these units alone, in this order."""
 
 
 class Coordinator(Protocol):
@@ -73,6 +80,10 @@ class Home:
     loss: Loss
     declared_features: np.ndarray[Any, np.dtype[np.bool_]]  # (d,), by column
     declared_target: bool
+
+    def select(self, tasks: Sequence[int]) -> Home:
+        """These tasks only, in this order."""
+        return replace(self, problems=self.problems.select(tasks))
 
 
 @dataclass(frozen=True)

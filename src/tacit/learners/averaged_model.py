@@ -26,8 +26,8 @@ K     ``clip_norm``          norm to which a model is clipped
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -47,6 +47,8 @@ from tacit.estimator import (
 from tacit.linear.alone import best_alone
 from tacit.linear.losses import FloatArray
 from tacit.linear.own_units import own_units, with_own_intercepts
+from tacit.linear.rows import or_zero
+from tacit.linear.threads import isolated
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Declared, Release
@@ -118,11 +120,16 @@ class Tasks:
     home: Home
     own_units: bool
 
+    def select(self, units: Sequence[int]) -> Tasks:
+        """These tasks only, in this order."""
+        return replace(self, home=self.home.select(units))
+
+    @isolated()
     def models(self) -> FloatArray:
-        """(m, d): each trained alone."""
+        """(m, d): each trained alone; zero for a task that has nothing to say."""
         problems, loss = self.home.problems, self.home.loss
         own = own_units(problems, loss, scaled=self.own_units)
-        return own.inwards(best_alone(problems, loss))[:, :-1]
+        return or_zero(own.inwards(best_alone(problems, loss))[:, :-1], problems.speak(loss))
 
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
         """The models; the mechanism clips them."""

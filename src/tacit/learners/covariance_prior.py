@@ -36,8 +36,8 @@ vector; what remains of the trace is spread evenly. The edge of d × d noise flu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -54,8 +54,8 @@ from tacit.estimator import (
     Step,
     Unprotected,
 )
-from tacit.linear.alone import INTERCEPT_VARIANCE, best_alone, in_own_units
-from tacit.linear.batched import Problems, solve_path
+from tacit.linear.alone import INTERCEPT_VARIANCE, best_in_own_units, in_own_units
+from tacit.linear.batched import solve_path
 from tacit.linear.evidence import (
     ballots,
     log_evidence,
@@ -64,6 +64,9 @@ from tacit.linear.evidence import (
     usual_penalties,
 )
 from tacit.linear.losses import FloatArray, Loss
+from tacit.linear.problems import Problems
+from tacit.linear.rows import directed, or_zero, row_norms
+from tacit.linear.threads import isolated
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import DiagonalGaussian, GaussianSum, SymmetricGaussian
 from tacit.privacy.release import Declared, Release
@@ -142,14 +145,18 @@ class CovariancePrior(MultiTaskEstimator):
 
 def solve_at_home(home: Home, shared: Message) -> FloatArray:
     """(m, d + 1): each task's mixture over priors and penalties."""
-    vote = np.asarray(shared["vote"].value)
-    parts = []
-    for problems in home.problems.chunks():
-        scaled, back = in_own_units(problems, home.loss)
-        coef, evidence = options(scaled, home.loss, shared)
-        usual = usual_penalties(PENALTIES, coef.shape[-1])
-        parts.append(mixture(coef, evidence + usual + vote) * back)
-    return np.concatenate(parts)
+    parts = (in_own_mixture(part, home.loss, shared) for part in home.problems.chunks())
+    return np.concatenate([models * back for models, back in parts])
+
+
+def in_own_mixture(
+    problems: Problems, loss: Loss, shared: Message
+) -> tuple[FloatArray, FloatArray]:
+    """The same in each task's own units, and the factor (m, d + 1) that turns it back."""
+    scaled, back = in_own_units(problems, loss)
+    coef, evidence = options(scaled, loss, shared)
+    usual = usual_penalties(PENALTIES, coef.shape[-1])
+    return mixture(coef, evidence + usual + np.asarray(shared["vote"].value)), back
 
 
 def options(scaled: Problems, loss: Loss, shared: Message) -> tuple[FloatArray, FloatArray]:
@@ -183,32 +190,32 @@ class Tasks:
     home: Home
     unit: bool  # send directions of norm one
 
+    def select(self, units: Sequence[int]) -> Tasks:
+        """These tasks only, in this order."""
+        return replace(self, home=self.home.select(units))
+
+    @isolated()
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
         """Single-task models first, then models under the prior so far; the mechanism clips."""
-        if step.name == "vote":
-            return self.votes(shared), None
-        if shared["shape"].value.any():
-            models = solve_at_home(self.home, shared)[:, :-1]
-        else:
-            models = best_alone(self.home.problems, self.home.loss)[:, :-1]
-        return self.directed(models), None
+        said = self.votes if step.name == "vote" else self.models
+        parts = [said(part, shared) for part in self.home.problems.chunks()]
+        return or_zero(np.concatenate(parts), self.home.problems.speak(self.home.loss)), None
 
-    def votes(self, shared: Message) -> FloatArray:
+    def votes(self, problems: Problems, shared: Message) -> FloatArray:
         """What each task says of the priors and the voted penalties (m, A·V)."""
-        parts = []
-        for problems in self.home.problems.chunks():
-            scaled, _ = in_own_units(problems, self.home.loss)
-            coef, evidence = options(scaled, self.home.loss, shared)
-            usual = usual_penalties(PENALTIES, coef.shape[-1])
-            parts.append(ballots((evidence + usual)[:, :, ::2]))
-        return np.concatenate(parts)
+        scaled, _ = in_own_units(problems, self.home.loss)
+        coef, evidence = options(scaled, self.home.loss, shared)
+        usual = usual_penalties(PENALTIES, coef.shape[-1])
+        return ballots((evidence + usual)[:, :, ::2])
 
-    def directed(self, models: FloatArray) -> FloatArray:
-        """Each model divided by its norm, if no clip norm was declared; zero stays zero."""
-        if not self.unit:
-            return models
-        norms = np.linalg.norm(models, axis=1, keepdims=True)
-        return np.asarray(np.divide(models, norms, out=np.zeros_like(models), where=norms > 0))
+    def models(self, problems: Problems, shared: Message) -> FloatArray:
+        """(m, d): directions, which are the same in any units; or, if a clip norm was declared,
+        models in the units given."""
+        if shared["shape"].value.any():
+            models, back = in_own_mixture(problems, self.home.loss, shared)
+        else:
+            models, back = best_in_own_units(problems, self.home.loss)
+        return directed(models[:, :-1]) if self.unit else (models * back)[:, :-1]
 
 
 # --- the coordinator half ------------------------------------------------------------------------
@@ -329,8 +336,8 @@ def open_moment(tasks: Tasks, clip_norm: float, structure: Structure, rounds: in
     step = Step("open", SymmetricGaussian(clip_norm, 1.0))
     for _ in range(rounds):
         models, _ = tasks.contribute(step, shared, None)
-        norms = np.linalg.norm(models, axis=1, keepdims=True)
-        clipped = models * np.minimum(1.0, clip_norm / np.maximum(norms, 1e-300))
+        norms = np.maximum(row_norms(models), 1e-300)[:, None]
+        clipped = models * np.minimum(1.0, clip_norm / norms)
         moment = clipped.T @ clipped if structure == "full" else (clipped**2).sum(0)
         shape, rest = structure_of(moment, 0.0)
         shared = {**shared, "shape": Unprotected(shape), "rest": Unprotected(rest)}

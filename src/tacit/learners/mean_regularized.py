@@ -39,8 +39,8 @@ All noise levels, the number of rounds and all constants below are functions of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -58,7 +58,7 @@ from tacit.estimator import (
     Unprotected,
 )
 from tacit.linear.alone import PENALTIES, in_own_units, own_path
-from tacit.linear.batched import Problems, shared_mean, solve_path
+from tacit.linear.batched import shared_mean, solve_path
 from tacit.linear.evidence import (
     STRONGEST,
     ballots,
@@ -69,6 +69,9 @@ from tacit.linear.evidence import (
     usual_penalties,
 )
 from tacit.linear.losses import FloatArray, Loss
+from tacit.linear.problems import Problems
+from tacit.linear.rows import directed, or_zero, row_sums
+from tacit.linear.threads import isolated
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Declared, Release
@@ -222,26 +225,29 @@ class Tasks:
     home: Home
     clip_norm: float | None
 
+    def select(self, units: Sequence[int]) -> Tasks:
+        """These tasks only, in this order."""
+        return replace(self, home=self.home.select(units))
+
+    @isolated()
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
         """One row per task; the mechanism clips it to norm one whatever it is."""
+        speaks = self.home.problems.speak(self.home.loss)
+        return or_zero(self._said(step, shared), speaks), None
+
+    def _said(self, step: Step, shared: Message) -> FloatArray:
         if step.name == "scale":
-            return scale_votes(self.home), None
+            return scale_votes(self.home)
         prior = Prior.of(shared)
         problems = prior.scaled(self.home)
         kind = step.name.split()[0]
         if kind == "direction":
-            return directions(problems, self.home.loss, prior.mean, self.clip_norm), None
+            return directions(problems, self.home.loss, prior.mean, self.clip_norm)
         if kind == "step":
             along = np.asarray(shared["direction"].value)
             unit = float(shared["step_unit"].value)
-            return step_votes(problems, self.home.loss, prior.mean, along, unit), None
-        return penalty_votes(prior, problems, self.home.loss), None
-
-
-def unit_rows(rows: FloatArray) -> FloatArray:
-    """Each row divided by its norm; a zero row stays zero."""
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0))
+            return step_votes(problems, self.home.loss, prior.mean, along, unit)
+        return penalty_votes(prior, problems, self.home.loss)
 
 
 def scale_votes(home: Home) -> FloatArray:
@@ -250,8 +256,8 @@ def scale_votes(home: Home) -> FloatArray:
     undeclared = ~home.declared_features
     sizes = np.maximum(p.sizes, 1)
     target = np.sqrt(p.sum_rows(p.y**2) / sizes)
-    columns = p.X[:, :-1][:, undeclared]
-    feature = np.sqrt(p.sum_rows((columns**2).mean(1)) / sizes) if undeclared.any() else target * 0
+    squares = row_sums(p.X[:, :-1][:, undeclared] ** 2) / max(1, int(undeclared.sum()))
+    feature = np.sqrt(p.sum_rows(squares) / sizes)
     votes = np.zeros((p.n_tasks, 2, len(DYADIC)))
     for block, size in enumerate((target, feature)):
         with np.errstate(divide="ignore"):
@@ -267,7 +273,7 @@ def directions(
     """The pull of each task on the mean: w_k − w̄ at λ₀, at norm one (or divided by clip_norm)."""
     penalty = np.array([default_penalty(problems.X.shape[1])])
     update = solve_path(problems, penalty, loss=loss, mean=mean).coef[:, 0] - mean
-    return unit_rows(update) if clip_norm is None else update / clip_norm
+    return directed(update) if clip_norm is None else update / clip_norm
 
 
 def step_votes(
@@ -284,7 +290,7 @@ def step_votes(
     change = (there - here) / unit
     slope = problems.sum_rows(loss.slope(here, problems.y) * change)
     curvature = problems.sum_rows(loss.curvature(here, problems.y) * change**2)
-    return unit_rows(np.stack([-slope, unit * curvature], axis=1))
+    return directed(np.stack([-slope, unit * curvature], axis=1))
 
 
 def penalty_votes(prior: Prior, problems: Problems, loss: Loss) -> FloatArray:

@@ -39,8 +39,9 @@ T     ``rounds``
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -59,7 +60,10 @@ from tacit.estimator import (
 )
 from tacit.linear.losses import FloatArray, Squared
 from tacit.linear.own_units import OwnUnits, own_units, with_own_intercepts
+from tacit.linear.problems import IntArray, each_matrix
+from tacit.linear.rows import or_zero
 from tacit.linear.smooth import Quadratic, quadratic
+from tacit.linear.threads import isolated
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.mechanisms.nested import EachRow
@@ -133,7 +137,8 @@ class TaskRelationship(MultiTaskEstimator):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} must be positive, got {getattr(self, name)!r}")
         own = self.clip_norm == "auto"
-        tasks = Tasks.at(home, own, self.penalty, self.coupling, self.max_rows)
+        everybody = np.arange(home.problems.n_tasks)
+        tasks = Tasks(home, everybody, own, self.penalty, self.coupling, self.max_rows)
         if door is None:
             return self._open(tasks, own)
         clip_norm = self.lipschitz / self.penalty if own else float(self.clip_norm)
@@ -145,10 +150,10 @@ class TaskRelationship(MultiTaskEstimator):
 
     def _open(self, tasks: Tasks, own: bool) -> Message:
         """The twin: rounds without noise."""
-        hold, pull = relations(np.zeros((tasks.n_tasks, tasks.width)))
-        models = tasks.models(hold, pull)
-        for _ in range(OPEN_ROUNDS):
-            models = tasks.models(*relations(models))
+        problems = tasks.home.problems
+        models = np.zeros((problems.n_tasks, problems.X.shape[1] - 1))
+        for _ in range(1 + OPEN_ROUNDS):
+            models = tasks.models(models)
         return {"models": Unprotected(models), "own_units": Unprotected(own)}
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
@@ -183,42 +188,38 @@ def relations(models: FloatArray) -> tuple[FloatArray, FloatArray]:
 class Tasks:
     """All tasks of this process at once: each solves for its own column."""
 
-    own: OwnUnits
-    gram: Quadratic  # of each task, over n
+    home: Home
+    members: IntArray  # (m,): which of the released columns are theirs
+    own_scale: bool
     penalty: float
     coupling: float
+    max_rows: int | None  # n: declared, or each task's own
 
-    @classmethod
-    def at(
-        cls, home: Home, own_scale: bool, penalty: float, coupling: float, max_rows: int | None
-    ) -> Tasks:
-        """At home; n is declared, or each task's own."""
-        own = _units(home, own_scale)
-        sizes = own.problems.sizes
-        n = np.maximum(sizes, 1) if max_rows is None else np.full(len(sizes), max_rows)
-        gram = quadratic(own.problems, np.repeat(1 / n, sizes))
-        return cls(own, gram, penalty, coupling)
+    def select(self, units: Sequence[int]) -> Tasks:
+        """These tasks only, in this order."""
+        members = self.members[np.asarray(units, dtype=np.int64)]
+        return replace(self, home=self.home.select(units), members=members)
 
-    @property
-    def n_tasks(self) -> int:
-        """m."""
-        return int(self.gram.b.shape[0])
-
-    @property
-    def width(self) -> int:
-        """d."""
-        return int(self.gram.b.shape[1]) - 1
-
-    def models(self, hold: FloatArray, pull: FloatArray) -> FloatArray:
+    @isolated()
+    def models(self, released: FloatArray) -> FloatArray:
         """(m, d): (G_i + λ₁ + λ₂(Ω^{−1})_ii) w_i = b_i − λ₂ Σ_{j≠i} (Ω^{−1})_ij w_j."""
-        G, b = self.gram.G[:, :-1, :-1], self.gram.b[:, :-1]
-        ridge = (self.penalty + self.coupling * hold)[:, None, None] * np.eye(self.width)
-        right = b - self.coupling * pull
-        return np.asarray(np.linalg.solve(G + ridge, right[:, :, None])[:, :, 0])
+        hold, pull = (part[self.members] for part in relations(released))
+        G, b = self._gram.G[:, :-1, :-1], self._gram.b[:, :-1]
+        ridge = (self.penalty + self.coupling * hold)[:, None, None] * np.eye(b.shape[1])
+        right = (b - self.coupling * pull)[:, :, None]
+        models = each_matrix(np.linalg.solve, G + ridge, right)[:, :, 0]
+        return or_zero(models, self.home.problems.speak(self.home.loss))
+
+    @cached_property
+    def _gram(self) -> Quadratic:
+        """Of each task, over n."""
+        problems = _units(self.home, self.own_scale).problems
+        n = np.maximum(problems.sizes, 1) if self.max_rows is None else self.max_rows
+        return quadratic(problems, (np.ones(problems.n_tasks) / n)[problems.task])
 
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
         """Each task's column, given what was released of the others; the mechanism clips it."""
-        return self.models(*relations(np.asarray(shared["models"].value))), None
+        return self.models(np.asarray(shared["models"].value)), None
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.linear.batched import Path, Problems, solve_path
+from tacit.linear.batched import Path, solve_path
 from tacit.linear.losses import FloatArray, Loss
+from tacit.linear.problems import Problems
+from tacit.linear.rows import row_sums
+from tacit.linear.threads import isolated
 
 PENALTIES = 10.0 ** np.arange(-2, 4.75, 0.5)
 """The penalty path that every task walks at home; columns are about one in size."""
@@ -21,6 +24,7 @@ def own_path(problems: Problems, loss: Loss) -> Path:
     return solve_path(problems, PENALTIES, loss=loss, covariance=variances)
 
 
+@isolated()
 def in_own_units(problems: Problems, loss: Loss) -> tuple[Problems, FloatArray]:
     """Every task divides its columns and its target by their root mean square: its own business.
 
@@ -28,18 +32,17 @@ def in_own_units(problems: Problems, loss: Loss) -> tuple[Problems, FloatArray]:
     """
     X, rows = problems.X, np.maximum(problems.sizes, 1)
     width = max(1, X.shape[1] - 1)
-    squares = np.einsum("nd,nd->n", X[:, :-1], X[:, :-1]) / width
+    squares = row_sums(X[:, :-1] ** 2) / width
     feature = _positive(np.sqrt(problems.sum_rows(squares) / rows))
     target = np.ones(problems.n_tasks)
     if loss.name == "squared":
         target = _positive(np.sqrt(problems.sum_rows(problems.y**2) / rows))
-    index = np.repeat(np.arange(problems.n_tasks), problems.sizes)
     scaled = X.copy()
-    scaled[:, :-1] /= feature[index][:, None]
+    scaled[:, :-1] /= feature[problems.task][:, None]
     columns = np.ones((problems.n_tasks, X.shape[1]))
     columns[:, :-1] = feature[:, None]
     back = target[:, None] / columns
-    return Problems(scaled, problems.y / target[index], problems.offsets), back
+    return Problems(scaled, problems.y / target[problems.task], problems.offsets), back
 
 
 def best_alone(problems: Problems, loss: Loss) -> FloatArray:
@@ -50,16 +53,17 @@ def best_alone(problems: Problems, loss: Loss) -> FloatArray:
     >>> best_alone(Problems(X, y, np.array([0, 3])), Squared()).round(2)
     array([[1.98, 1.02]])
     """
-    return np.concatenate([_best_alone(part, loss) for part in problems.chunks()])
+    return np.concatenate([np.multiply(*best_in_own_units(p, loss)) for p in problems.chunks()])
 
 
-def _best_alone(problems: Problems, loss: Loss) -> FloatArray:
+@isolated()
+def best_in_own_units(problems: Problems, loss: Loss) -> tuple[FloatArray, FloatArray]:
+    """The same in each task's own units, and the factor (m, d + 1) that turns it back."""
     scaled, back = in_own_units(problems, loss)
     path = own_path(scaled, loss)
     held_out = scaled.sum_rows(loss.value(path.held_out, scaled.y[:, None]))
     best = held_out[:, ::-1].argmin(axis=1)  # of equal ones the largest penalty
-    chosen = path.coef[:, ::-1][np.arange(problems.n_tasks), best]
-    return np.asarray(chosen * back)
+    return np.asarray(path.coef[:, ::-1][np.arange(problems.n_tasks), best]), back
 
 
 def _positive(sizes: FloatArray) -> FloatArray:

@@ -11,83 +11,28 @@ u. Leave-one-out predictions come along: with a_i = z_iᵀ H^{-1} z_i, H the Hes
 
 exact for the squared loss and the standard approximation (one Newton step) for the logistic.
 
-Tasks of similar size are padded to one (b, n, d) block; a block is a handful of BLAS and LAPACK
-calls. Squared loss: one eigendecomposition of the smaller of ZᵀZ and ZZᵀ serves the whole path.
-Memory is linear in the data: blocks are cut to BLOCK_VALUES numbers.
+Tasks of one ladder length are one (b, n, d) block (problems.py), a handful of BLAS and LAPACK calls
+that never mix tasks. Squared loss: one eigendecomposition of the smaller of ZᵀZ and ZZᵀ serves the
+whole path; which is smaller follows from the task's own ladder length n.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
 from tacit.linear.losses import FloatArray, Loss, Squared
-from tacit.linear.threads import one_blas_thread
+from tacit.linear.problems import Block, Problems, each_block, each_matrix, spectra
+from tacit.linear.rows import each_times, row_sums, times_each
+from tacit.linear.threads import isolated
 
-BLOCK_VALUES = 1 << 21
-"""Most numbers in one padded block (16 MiB of float64)."""
-
-PADDING = 1.25
-"""Tasks share a block when their sizes differ by at most this factor."""
-
-CHUNK = 4096
-CHUNK_ROWS = 1 << 17
-"""Tasks, and rows, whose whole paths are held at once where only one model of each is wanted."""
+__all__ = ["Path", "Problems", "factor", "shared_mean", "solve_path"]
 
 NEWTON_STEPS = 30
 NEWTON_TOLERANCE = 1e-9
 
-
-@dataclass(frozen=True)
-class Problems:
-    """Ragged tasks: rows of task t are offsets[t]:offsets[t+1].
-
-    >>> p = Problems(np.ones((3, 1)), np.arange(3.0), np.array([0, 1, 3]))
-    >>> p.sizes
-    array([1, 2])
-    """
-
-    X: FloatArray  # (N, d)
-    y: FloatArray  # (N,)
-    offsets: np.ndarray[tuple[int], np.dtype[np.int64]]  # (m + 1,)
-
-    @property
-    def sizes(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Rows of each task, (m,)."""
-        return np.diff(self.offsets)
-
-    @property
-    def n_tasks(self) -> int:
-        """m."""
-        return len(self.offsets) - 1
-
-    def chunks(self, most: int = CHUNK, most_rows: int = CHUNK_ROWS) -> Iterator[Problems]:
-        """The tasks, so many at a time that their paths fit in memory; at least one.
-
-        >>> p = Problems(np.ones((5, 1)), np.ones(5), np.array([0, 1, 4, 5]))
-        >>> [part.n_tasks for part in p.chunks(most_rows=2)]
-        [1, 1, 1]
-        """
-        start = 0
-        while start < self.n_tasks:
-            within = np.searchsorted(self.offsets, self.offsets[start] + most_rows, side="right")
-            stop = min(self.n_tasks, start + most, max(start + 1, int(within) - 1))
-            offsets = self.offsets[start : stop + 1]
-            rows = slice(offsets[0], offsets[-1])
-            yield Problems(self.X[rows], self.y[rows], offsets - offsets[0])
-            start = stop
-
-    def sum_rows(self, values: FloatArray) -> FloatArray:
-        """Sums over the rows of each task: (N, ...) → (m, ...); an empty task sums to zero."""
-        sums = np.zeros((self.n_tasks, *values.shape[1:]))
-        some = self.sizes > 0
-        if some.any():
-            sums[some] = np.add.reduceat(values, self.offsets[:-1][some], axis=0)
-        return sums
+Mask = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -97,43 +42,6 @@ class Path:
     penalties: FloatArray  # (L,)
     coef: FloatArray  # (m, L, d)
     held_out: FloatArray  # (N, L), the prediction for each row by the model fitted without it
-
-
-@dataclass(frozen=True)
-class _Block:
-    tasks: np.ndarray[tuple[int], np.dtype[np.int64]]  # (b,)
-    rows: np.ndarray[tuple[int, int], np.dtype[np.int64]]  # (b, n), row numbers; padding repeats 0
-    real: np.ndarray[tuple[int, int], np.dtype[np.bool_]]  # (b, n), False where padded
-
-
-def _blocks(problems: Problems) -> Iterator[_Block]:
-    """Tasks ordered by size, cut where the padding or the memory would exceed its bound."""
-    sizes, width = problems.sizes, max(1, problems.X.shape[1])
-    order = np.argsort(sizes, kind="stable")
-    start = 0
-    while start < len(order):
-        smallest = max(1, int(sizes[order[start]]))
-        stop = int(np.searchsorted(sizes[order], np.floor(smallest * PADDING), side="right"))
-        rows_each = max(1, int(sizes[order[min(stop, len(order)) - 1]]))
-        most = max(1, BLOCK_VALUES // (rows_each * max(width, rows_each)))
-        stop = max(start + 1, min(stop, start + most))
-        tasks = order[start:stop]
-        longest = max(1, int(sizes[tasks].max()))
-        real = np.arange(longest) < sizes[tasks][:, None]
-        rows = np.where(real, problems.offsets[tasks][:, None] + np.arange(longest), 0)
-        yield _Block(tasks, rows, real)
-        start = stop
-
-
-def _each_block(problems: Problems, work: Callable[[_Block], None]) -> None:
-    """Runs the blocks on all cores; LAPACK on small matrices gains nothing from its own threads."""
-    blocks = list(_blocks(problems))
-    if len(blocks) == 1:  # finding the thread pools takes longer than a small block
-        work(blocks[0])
-        return
-    with one_blas_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(work, blocks):
-            pass
 
 
 def factor(covariance: FloatArray | None, d: int) -> FloatArray:
@@ -151,6 +59,7 @@ def factor(covariance: FloatArray | None, d: int) -> FloatArray:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
+@isolated()
 def solve_path(
     problems: Problems,
     penalties: FloatArray,
@@ -161,7 +70,8 @@ def solve_path(
 ) -> Path:
     """All tasks, all penalties, with leave-one-out predictions (see the module's formulas).
 
-    ``mean`` is (d,) or one row per task (m, d); ``covariance`` as in ``factor``.
+    ``mean`` is (d,) or one row per task (m, d); ``covariance`` as in ``factor``. A task whose solve
+    fails or overflows keeps the prior mean, and stops nobody.
 
     >>> p = Problems(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]), np.array([0, 2]))
     >>> solve_path(p, np.array([2.0])).coef.ravel()  # 4 / (2 + 2)
@@ -175,47 +85,39 @@ def solve_path(
     coef, held_out = np.empty((m, n_penalties, d)), np.empty((n_rows, n_penalties))
     solve = _ridge_block if isinstance(loss, Squared) else _newton_block
 
-    def work(block: _Block) -> None:
-        X = problems.X[block.rows] * block.real[:, :, None]
-        y = problems.y[block.rows] * block.real
-        base = np.einsum("bnd,bd->bn", X, means[block.tasks])
-        Z = X if covariance is None else X @ F
-        u, eta = solve(Z, y, base, block.real, penalties, loss)
-        coef[block.tasks] = means[block.tasks][:, None] + (u if covariance is None else u @ F.T)
-        held_out[block.rows[block.real]] = eta[block.real]
+    def work(block: Block) -> None:
+        X, y, prior = block.padded(problems.X), block.padded(problems.y), means[block.tasks]
+        base = each_times(X, prior)
+        u, eta = solve(X if covariance is None else X @ F, y, base, block.real, penalties, loss)
+        models = prior[:, None] + (u if covariance is None else u @ F.T)
+        sound = np.isfinite(models).all(axis=(1, 2), keepdims=True)
+        sound = sound & np.isfinite(eta).all(axis=(1, 2), keepdims=True)
+        coef[block.tasks] = np.where(sound, models, prior[:, None])
+        held_out[block.rows[block.real]] = np.where(sound, eta, base[:, :, None])[block.real]
 
-    _each_block(problems, work)
+    each_block(problems, work)
     return Path(np.asarray(penalties), coef, held_out)
 
 
 def _ridge_block(
-    Z: FloatArray,
-    y: FloatArray,
-    base: FloatArray,
-    real: np.ndarray[tuple[int, int], np.dtype[np.bool_]],
-    penalties: FloatArray,
-    loss: Loss,
+    Z: FloatArray, y: FloatArray, base: FloatArray, real: Mask, penalties: FloatArray, loss: Loss
 ) -> tuple[FloatArray, FloatArray]:
     """u (b, L, d) and leave-one-out predictions (b, n, L) from one eigendecomposition."""
     n, d = Z.shape[1:]
-    residual = (y - base) * real
+    residual = y - base  # zero where padded, as both are
     Zt = Z.transpose(0, 2, 1)
     if n < d:  # ZZᵀ = QΛQᵀ: u = Zᵀ Q (Λ+λ)^{-1} Qᵀ r
-        values, Q = np.linalg.eigh(Z @ Zt)
-        values = np.maximum(values, 0.0)
+        values, Q = spectra(Z @ Zt)
         inverse = 1 / (values[:, :, None] + penalties)
-        projected = np.einsum("bnk,bn->bk", Q, residual)
-        dual = Q @ (projected[:, :, None] * inverse)  # (b, n, L)
+        dual = Q @ (times_each(residual, Q)[:, :, None] * inverse)  # (b, n, L)
         u = Zt @ dual
         leverage = (Q * Q) @ (values[:, :, None] * inverse)
         error = penalties * dual  # r − Zu
     else:  # ZᵀZ = VΛVᵀ: u = V (Λ+λ)^{-1} VᵀZᵀ r
-        values, V = np.linalg.eigh(Zt @ Z)
-        values = np.maximum(values, 0.0)
+        values, V = spectra(Zt @ Z)
         inverse = 1 / (values[:, :, None] + penalties)
         ZV = Z @ V
-        projected = np.einsum("bnk,bn->bk", ZV, residual)
-        scores = projected[:, :, None] * inverse  # (b, d, L)
+        scores = times_each(residual, ZV)[:, :, None] * inverse  # (b, d, L)
         u = V @ scores
         leverage = (ZV * ZV) @ inverse
         error = residual[:, :, None] - ZV @ scores
@@ -224,12 +126,7 @@ def _ridge_block(
 
 
 def _newton_block(
-    Z: FloatArray,
-    y: FloatArray,
-    base: FloatArray,
-    real: np.ndarray[tuple[int, int], np.dtype[np.bool_]],
-    penalties: FloatArray,
-    loss: Loss,
+    Z: FloatArray, y: FloatArray, base: FloatArray, real: Mask, penalties: FloatArray, loss: Loss
 ) -> tuple[FloatArray, FloatArray]:
     """The same for a smooth loss: damped Newton from the largest penalty down, warm-started."""
     b, n, d = Z.shape
@@ -239,7 +136,8 @@ def _newton_block(
     for index in np.argsort(penalties)[::-1]:
         penalty = float(penalties[index])
         current, eta, H = _newton(Z, y, base, real, penalty, loss, current)
-        a = np.einsum("bnd,bdn->bn", Z, np.linalg.solve(H, Z.transpose(0, 2, 1)))
+        inverse = each_matrix(np.linalg.solve, H, Z.transpose(0, 2, 1))  # H^{-1}Zᵀ, (b, d, n)
+        a = (Z * inverse.transpose(0, 2, 1)).sum(axis=2)
         curvature = loss.curvature(eta, y)
         u[:, index] = current
         held_out[:, :, index] = eta + loss.slope(eta, y) * a / np.maximum(1 - curvature * a, 1e-12)
@@ -250,7 +148,7 @@ def _newton(
     Z: FloatArray,
     y: FloatArray,
     base: FloatArray,
-    real: np.ndarray[tuple[int, int], np.dtype[np.bool_]],
+    real: Mask,
     penalty: float,
     loss: Loss,
     start: FloatArray,
@@ -263,18 +161,20 @@ def _newton(
     ridge = penalty * np.eye(Z.shape[2])
 
     def predict(u: FloatArray) -> FloatArray:
-        return np.asarray(base + np.einsum("bnd,bd->bn", Z, u))
+        return base + each_times(Z, u)
 
     def objective(u: FloatArray, eta: FloatArray) -> FloatArray:
-        return np.asarray((loss.value(eta, y) * real).sum(1) + penalty / 2 * (u * u).sum(1))
+        return row_sums(np.where(real, loss.value(eta, y), 0.0)) + penalty / 2 * row_sums(u * u)
+
+    def hessian(eta: FloatArray) -> FloatArray:
+        return np.asarray(Zt @ (Z * loss.curvature(eta, y)[:, :, None]) + ridge)
 
     u, eta = start, predict(start)
     value = objective(u, eta)
     done = np.zeros(len(u), dtype=bool)
     for _ in range(NEWTON_STEPS):
-        gradient = np.einsum("bnd,bn->bd", Z, loss.slope(eta, y) * real) + penalty * u
-        H = Zt @ (Z * (loss.curvature(eta, y) * real)[:, :, None]) + ridge
-        step = np.linalg.solve(H, gradient[:, :, None])[:, :, 0]
+        gradient = times_each(loss.slope(eta, y), Z) + penalty * u
+        step = each_matrix(np.linalg.solve, hessian(eta), gradient[:, :, None])[:, :, 0]
         size = np.ones(len(u))
         for _ in range(30):
             trial = u - size[:, None] * step
@@ -289,8 +189,7 @@ def _newton(
         done |= np.abs(step).max(axis=1) <= NEWTON_TOLERANCE * (1 + np.abs(u).max(axis=1))
         if done.all():
             break
-    H = Zt @ (Z * (loss.curvature(eta, y) * real)[:, :, None]) + ridge
-    return u, eta, H
+    return u, eta, hessian(eta)
 
 
 def shared_mean(
@@ -326,16 +225,16 @@ def _least_squares_mean(
     m, d = problems.n_tasks, problems.X.shape[1]
     to_mean, to_task = np.empty((m, d, d)), np.empty((m, d))  # (G+λ)^{-1}G and (G+λ)^{-1}Xᵀz
 
-    def work(block: _Block) -> None:
-        scale = np.sqrt(weights[block.rows]) * block.real
-        X = problems.X[block.rows] * scale[:, :, None]
-        z = working[block.rows] * scale
+    def work(block: Block) -> None:
+        scale = np.sqrt(block.padded(weights))
+        X = block.padded(problems.X) * scale[:, :, None]
+        z = block.padded(working) * scale
         G = X.transpose(0, 2, 1) @ X
-        right = np.concatenate([G, np.einsum("bnd,bn->bd", X, z)[:, :, None]], axis=2)
+        right = np.concatenate([G, times_each(z, X)[:, :, None]], axis=2)
         solved = np.linalg.solve(G + penalty * np.eye(d), right)
         to_mean[block.tasks], to_task[block.tasks] = solved[:, :, :d], solved[:, :, d]
 
-    _each_block(problems, work)
+    each_block(problems, work)
     left = penalty * to_mean.sum(0) + ridge * np.eye(d)
     mu = np.linalg.solve(left, penalty * to_task.sum(0))
     return mu, mu + to_task - to_mean @ mu

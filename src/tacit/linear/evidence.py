@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.linear.batched import Path, Problems
+from tacit.linear.batched import Path
 from tacit.linear.losses import FloatArray, Loss, Squared
+from tacit.linear.problems import Problems
+from tacit.linear.rows import row_sums, times_each
+from tacit.linear.threads import isolated
 
 TEMPERATURE = 0.7
 """Leave-one-out likelihoods are dependent: count them for less than they claim."""
@@ -17,6 +20,7 @@ NOISE_FLOOR = 0.1**2
 """A pseudo-row with this share of the task's mean square, so that one row proves little."""
 
 
+@isolated()
 def log_evidence(problems: Problems, path: Path, loss: Loss) -> FloatArray:
     """Leave-one-out log likelihood (m, L) of each penalty, tempered.
 
@@ -45,16 +49,21 @@ def usual_penalties(penalties: FloatArray, width: int) -> FloatArray:
     return np.asarray(-0.5 * (decades / np.where(decades < 0, *DECADES)) ** 2)
 
 
+@isolated()
 def mixture(coef: FloatArray, log_weight: FloatArray) -> FloatArray:
     """Σ_k p_k coef_k per task, p ∝ exp(log_weight): (m, ..., D) and (m, ...) → (m, D).
+
+    Weights that are no numbers count for nothing; where none is one, all count alike.
 
     >>> mixture(np.array([[[1.0], [3.0]]]), np.zeros((1, 2)))
     array([[2.]])
     """
     flat = log_weight.reshape(len(log_weight), -1)
-    weight = np.exp(flat - flat.max(axis=1, keepdims=True))
-    weight /= weight.sum(axis=1, keepdims=True)
-    return np.asarray(np.einsum("mk,mkd->md", weight, coef.reshape(*flat.shape, -1)))
+    known = np.where(np.isnan(flat), -np.inf, flat)
+    best = known.max(axis=1, keepdims=True)
+    weight = np.exp(np.where(np.isfinite(best), known - best, 0.0))
+    weight /= row_sums(weight)[:, None]
+    return times_each(weight, coef.reshape(*flat.shape, -1))
 
 
 # --- what all tasks together find usual ----------------------------------------------------------
@@ -75,7 +84,7 @@ def ballots(log_posterior: FloatArray) -> FloatArray:
     """
     flat = log_posterior.reshape(len(log_posterior), -1)
     score = np.maximum(flat - flat.max(axis=1, keepdims=True), -1.0)
-    return np.asarray(score - score.mean(axis=1, keepdims=True))
+    return np.asarray(score - row_sums(score)[:, None] / score.shape[1])
 
 
 def prior_of_votes(total: FloatArray, sigma: float, n_tasks: int) -> FloatArray:

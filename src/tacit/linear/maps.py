@@ -6,6 +6,7 @@ import numpy as np
 
 from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import shrunk
+from tacit.linear.rows import times_each
 
 FLOOR = 0.02  # of the largest variance: what no release can take from a direction
 
@@ -37,11 +38,9 @@ def group_map(diagonal: FloatArray, level: float) -> FloatArray:
 
 def applied(shared_map: FloatArray, W: FloatArray) -> FloatArray:
     """M w for every row w of W (m, d); M is (d, d), (d,) for a diagonal, or (m, 1) by task."""
-    return np.asarray(
-        W @ shared_map
-        if shared_map.shape == (W.shape[1],) * 2 and shared_map.ndim == 2
-        else W * shared_map
-    )
+    if shared_map.shape == (W.shape[1],) * 2:
+        return times_each(W, shared_map)
+    return np.asarray(W * shared_map)
 
 
 def spread(covariance: FloatArray, threshold: float) -> FloatArray:

@@ -11,9 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.linear.alone import INTERCEPT_VARIANCE
-from tacit.linear.batched import Problems, solve_path
+from tacit.linear.batched import solve_path
 from tacit.linear.losses import FloatArray, Loss, Squared
+from tacit.linear.problems import Problems
+from tacit.linear.rows import row_sums
 from tacit.linear.smooth import Quadratic, Rowwise, Smooth, quadratic
+from tacit.linear.threads import isolated
+
+CENTRED = 1e-9
+"""Of a column's size: what centring leaves below this may be rounding, and is not scaled up.
+
+A mean of n numbers is off by n·2^−53 of their size at most, and so is what is left of a constant;
+scaled by this floor instead of by itself it stays below n·1.2e-7.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class OwnUnits:
     def inwards(self, models: FloatArray) -> FloatArray:
         """Models (m, D) of the given problem as variables of ``smooth``."""
         w = models[:, :-1] * (self.x_scale / self.y_scale)[:, None]
-        b = models[:, -1] + np.einsum("md,md->m", self.centre, models[:, :-1]) - self.y_centre
+        b = models[:, -1] + row_sums(self.centre * models[:, :-1]) - self.y_centre
         return np.column_stack(
             [w, np.divide(b, self.size * self.y_scale, where=self.size > 0, out=np.zeros_like(b))]
         )
@@ -46,10 +56,11 @@ class OwnUnits:
     def outwards(self, models: FloatArray) -> FloatArray:
         """Models (m, D) of ``problems`` as models of the given problem."""
         w = models[:, :-1] * (self.y_scale / self.x_scale)[:, None]
-        b = self.y_centre + self.y_scale * models[:, -1] - np.einsum("md,md->m", self.centre, w)
+        b = self.y_centre + self.y_scale * models[:, -1] - row_sums(self.centre * w)
         return np.column_stack([w, b])
 
 
+@isolated()
 def own_units(problems: Problems, loss: Loss, *, scaled: bool) -> OwnUnits:
     """The problems centred (where there is an intercept) and, if asked, scaled to size one.
 
@@ -59,34 +70,48 @@ def own_units(problems: Problems, loss: Loss, *, scaled: bool) -> OwnUnits:
     (array([-1.,  1.]), array([-1.,  1.]), array([[0.5, 1. ]]))
     """
     squared = isinstance(loss, Squared)
-    intercept = bool(problems.X[:, -1].any())
-    rows = np.maximum(problems.sizes, 1)
-    task = np.repeat(np.arange(problems.n_tasks), problems.sizes)
-    centre = problems.sum_rows(problems.X[:, :-1]) / rows[:, None] * intercept
-    y_centre = problems.sum_rows(problems.y) / rows * (squared and intercept)
+    intercept = problems.sum_rows(problems.X[:, -1]) > 0  # ones, or zeros
+    rows, task = np.maximum(problems.sizes, 1), problems.task
+    centre = problems.sum_rows(problems.X[:, :-1]) / rows[:, None]
+    centre = np.where(intercept[:, None], centre, 0.0)
+    y_centre = np.where(squared & intercept, problems.sum_rows(problems.y) / rows, 0.0)
     X, y = problems.X[:, :-1] - centre[task], problems.y - y_centre[task]
-    squares = (X**2).mean(axis=1) if X.shape[1] else 0 * y
-    size = _positive(np.sqrt(problems.sum_rows(squares) / rows))
+    size = _sizes(problems, X, problems.X[:, :-1])
     x_scale = size if scaled else np.ones_like(size)
     y_scale = np.ones_like(size)
     if squared and scaled:
-        y_scale = _positive(np.sqrt(problems.sum_rows(y**2) / rows))
+        y_scale = _sizes(problems, y[:, None], problems.y[:, None])
     X, y = X / x_scale[task][:, None], y / y_scale[task]
-    last = np.zeros_like(size) if squared or not intercept else size / x_scale
+    last = np.where(squared | ~intercept, 0.0, size / x_scale)
     home = Problems(np.column_stack([X, problems.X[:, -1]]), y, problems.offsets)
     variables = Problems(np.column_stack([X, last[task]]), y, problems.offsets)
-    smooth, curvature = _unit_curvature(variables, loss)
+    smooth, curvature = _unit_curvature(variables, loss, (size / x_scale) ** 2 / 4)
     return OwnUnits(home, smooth, curvature, last, centre, x_scale, y_centre, y_scale)
 
 
-def _unit_curvature(problems: Problems, loss: Loss) -> tuple[Smooth, FloatArray]:
+def _sizes(problems: Problems, centred: FloatArray, given: FloatArray) -> FloatArray:
+    """(m,): the root mean square of each task's numbers, at least CENTRED of it before centring."""
+    width, rows = max(1, given.shape[1]), np.maximum(problems.sizes, 1)
+    left, whole = (
+        np.sqrt(problems.sum_rows(row_sums(values**2) / width) / rows)
+        for values in (centred, given)
+    )
+    return _positive(np.maximum(left, CENTRED * whole))
+
+
+def _unit_curvature(problems: Problems, loss: Loss, least: FloatArray) -> tuple[Smooth, FloatArray]:
+    """The loss over its largest curvature, or over ``least`` (m,) where that is larger.
+
+    With columns of mean square s² the largest eigenvalue of XᵀX is at least n s², and the logistic
+    curvature a quarter: s²/4 is larger only where s was floored, and what is left is rounding.
+    """
     ones = np.ones(len(problems.y))
     if isinstance(loss, Squared):
         whole = quadratic(problems, ones)
-        curvature = _positive(whole.bounds())
+        curvature = np.fmax(whole.bounds(), least)
         G, b = whole.G / curvature[:, None, None], whole.b / curvature[:, None]
         return Quadratic(G, b, 0.0), curvature
-    curvature = _positive(Rowwise(problems, loss, ones).bounds())
+    curvature = np.fmax(Rowwise(problems, loss, ones).bounds(), least)
     return Rowwise(problems, loss, np.repeat(1 / curvature, problems.sizes)), curvature
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from tacit.linear.losses import FloatArray
+from tacit.linear.rows import row_norms
 
 Level = float | FloatArray
 
@@ -145,7 +146,7 @@ class ColumnNorm:
         return float(np.linalg.norm(W, axis=0).sum())
 
     def prox(self, V: FloatArray, level: Level) -> FloatArray:
-        return np.asarray(V * shrunk(np.linalg.norm(V, axis=0), level))
+        return np.asarray(V * shrunk(row_norms(V.T), level))
 
     def basis(self, W: FloatArray) -> None:
         return None

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss
 from tacit.linear.own_units import own_units
 from tacit.linear.penalties import L1Norm, Penalty
+from tacit.linear.problems import IntArray, Problems
+from tacit.linear.rows import each_times, row_sums
 from tacit.linear.smooth import Smooth, smooth_part
-from tacit.linear.threads import one_blas_thread
+from tacit.linear.threads import isolated, one_blas_thread
 
 TOLERANCE = 1e-5  # norm of the proximal gradient, relative to the gradient at zero
 MOST_STEPS = 20_000
@@ -74,6 +75,7 @@ def accelerated(
     return W
 
 
+@isolated()
 def accelerated_alone(
     gradient: Callable[[FloatArray], FloatArray],
     prox: Prox,
@@ -90,7 +92,7 @@ def accelerated_alone(
     momentum = np.ones((len(start), 1))
     for _ in range(steps):
         new = prox(Z - step * gradient(Z), step)
-        uphill = np.einsum("md,md->m", Z - new, new - W)[:, None] > 0
+        uphill = row_sums((Z - new) * (new - W))[:, None] > 0
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         Z = new + np.where(uphill, 0.0, (momentum - 1) / following) * (new - W)
         W, momentum = new, np.where(uphill, 1.0, following)
@@ -195,7 +197,7 @@ def decomposed_optimum(
 # --- rows that are held out ---------------------------------------------------------------------
 
 
-def folds(problems: Problems, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def folds(problems: Problems, count: int) -> IntArray:
     """(N,): a fold for each row, in turn within each task by the order of (y, x).
 
     It depends on the rows and not on their order, and every fold sees all sizes of y.
@@ -203,7 +205,7 @@ def folds(problems: Problems, count: int) -> np.ndarray[tuple[int], np.dtype[np.
     >>> folds(Problems(np.zeros((4, 1)), np.array([3.0, 1, 2, 0]), np.array([0, 4])), 2)
     array([1, 1, 0, 0])
     """
-    task = np.repeat(np.arange(problems.n_tasks), problems.sizes)
+    task = problems.task
     order = np.lexsort([*problems.X.T[::-1], problems.y, task])
     fold = np.empty(len(task), dtype=np.int64)
     fold[order] = (np.arange(len(task)) - problems.offsets[:-1][task[order]]) % count
@@ -212,21 +214,19 @@ def folds(problems: Problems, count: int) -> np.ndarray[tuple[int], np.dtype[np.
 
 def without(problems: Problems, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Problems:
     """The problems without these rows."""
-    task = np.repeat(np.arange(problems.n_tasks), problems.sizes)
-    sizes = np.bincount(task[~rows], minlength=problems.n_tasks)
+    sizes = np.bincount(problems.task[~rows], minlength=problems.n_tasks)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     return Problems(problems.X[~rows], problems.y[~rows], offsets)
 
 
 def held_out(problems: Problems, fit: Callable[[Problems], FloatArray], count: int) -> FloatArray:
     """(N, L): each row predicted by models (m, L, D) fitted without its fold."""
-    fold = folds(problems, count)
-    task = np.repeat(np.arange(problems.n_tasks), problems.sizes)
+    fold, task = folds(problems, count), problems.task
     parts = []
     for number in range(count):
         rows = fold == number
         models = fit(without(problems, rows))
-        parts.append((rows, np.einsum("nd,nld->nl", problems.X[rows], models[task[rows]])))
+        parts.append((rows, each_times(models[task[rows]], problems.X[rows])))
     predicted = np.empty((len(task), parts[0][1].shape[1]))
     for rows, values in parts:
         predicted[rows] = values
@@ -276,6 +276,7 @@ LASSO_STEPS = 200
 LASSO_FOLDS = 5
 
 
+@isolated()
 def lasso_alone(problems: Problems, loss: Loss) -> FloatArray:
     """(m, D): every task by itself with an ℓ1 penalty, at the level that predicts held-out rows.
 

@@ -8,12 +8,13 @@ is the same function of a smaller variable A, W = A Fᵀ, for a solver that work
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 
 import numpy as np
 
-from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss, Squared
+from tacit.linear.problems import Block, Problems, blocks, each_block, each_matrix
+from tacit.linear.rows import each_times, row_norms, times_each
 
 EXACT_BOUND = 64  # up to this width the largest eigenvalue is computed, above it is estimated
 POWER_STEPS = 20
@@ -31,11 +32,11 @@ class Quadratic:
 
     def value(self, W: FloatArray) -> float:
         """The sum over all tasks."""
-        return float((W * (0.5 * _times(self.G, W) - self.b)).sum()) + self.constant
+        return float((W * (0.5 * each_times(self.G, W) - self.b)).sum()) + self.constant
 
     def gradient(self, W: FloatArray) -> FloatArray:
         """(m, D)."""
-        return _times(self.G, W) - self.b
+        return each_times(self.G, W) - self.b
 
     def restricted(self, F: FloatArray) -> Quadratic:
         """The same as a function of A (m, r), W = A Fᵀ with F (D, r)."""
@@ -66,12 +67,8 @@ class Rowwise:
         p = self.problems
         slope = self.weights * self.loss.slope(self._predicted(W), p.y)
         total = np.empty(W.shape)
-        if _equal_sizes(p):
-            X = p.X.reshape(p.n_tasks, -1, p.X.shape[1])
-            total = np.asarray(np.matmul(slope.reshape(p.n_tasks, 1, -1), X)[:, 0])
-        else:
-            for t, (first, last) in enumerate(pairwise(p.offsets.tolist())):
-                np.dot(slope[first:last], p.X[first:last], out=total[t])
+        for block, X in self._padded:
+            total[block.tasks] = times_each(block.padded(slope), X)
         total[:, -1] += self._ridge() * W[:, -1]
         return total
 
@@ -96,14 +93,15 @@ class Rowwise:
         return np.asarray(INTERCEPT_RIDGE * self.problems.sum_rows(self.weights) / rows)
 
     def _predicted(self, W: FloatArray) -> FloatArray:
-        p = self.problems
-        if _equal_sizes(p):
-            X = p.X.reshape(p.n_tasks, -1, p.X.shape[1])
-            return np.asarray(np.matmul(X, W[:, :, None]).reshape(-1))
-        predicted = np.empty(len(p.y))
-        for t, (first, last) in enumerate(pairwise(p.offsets.tolist())):
-            np.dot(p.X[first:last], W[t], out=predicted[first:last])
+        predicted = np.empty(len(self.problems.y))
+        for block, X in self._padded:
+            predicted[block.rows[block.real]] = each_times(X, W[block.tasks])[block.real]
         return predicted
+
+    @cached_property
+    def _padded(self) -> list[tuple[Block, FloatArray]]:
+        """The rows (b, n, D) of every block."""
+        return [(block, block.padded(self.problems.X)) for block in blocks(self.problems)]
 
 
 Smooth = Quadratic | Rowwise
@@ -129,30 +127,26 @@ def quadratic(problems: Problems, rows: FloatArray) -> Quadratic:
     return Quadratic(_grams(problems, rows), b, 0.5 * float(rows @ problems.y**2))
 
 
-def _equal_sizes(problems: Problems) -> bool:
-    return bool(problems.sizes.min() == problems.sizes.max())
-
-
 def _grams(problems: Problems, rows: FloatArray) -> FloatArray:
     """(m, D, D): Σ_i c x xᵀ of each task."""
     width = problems.X.shape[1]
     G = np.empty((problems.n_tasks, width, width))
-    for t, (first, last) in enumerate(pairwise(problems.offsets.tolist())):
-        X = problems.X[first:last]
-        np.matmul(X.T * rows[first:last], X, out=G[t])
+
+    def work(block: Block) -> None:
+        X = block.padded(problems.X)
+        G[block.tasks] = X.transpose(0, 2, 1) @ (X * block.padded(rows)[:, :, None])
+
+    each_block(problems, work)
     return G
 
 
 def largest_eigenvalues(G: FloatArray) -> FloatArray:
     """(m,): of each positive semi-definite matrix; by power iteration, 5% up, when it is wide."""
     if G.shape[1] <= EXACT_BOUND:
-        return np.maximum(np.linalg.eigvalsh(G)[:, -1], 0.0) if G.size else np.zeros(len(G))
+        if not G.size:
+            return np.zeros(len(G))
+        return np.maximum(each_matrix(np.linalg.eigvalsh, G)[:, -1], 0.0)
     v = np.einsum("mii->mi", G) + 1e-12
     for _ in range(POWER_STEPS):
-        v = v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-300)
-        v = _times(G, v)
-    return np.asarray(1.05 * np.linalg.norm(v, axis=1))
-
-
-def _times(G: FloatArray, W: FloatArray) -> FloatArray:
-    return np.asarray(np.matmul(G, W[:, :, None])[:, :, 0])
+        v = each_times(G, v / np.maximum(row_norms(v), 1e-300)[:, None])
+    return np.asarray(1.05 * row_norms(v))

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.linear.alone import INTERCEPT_VARIANCE
-from tacit.linear.batched import Path, Problems, solve_path
+from tacit.linear.batched import Path, solve_path
 from tacit.linear.losses import FloatArray, Loss
 from tacit.linear.own_units import OwnUnits, own_units
 from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm, spectrum
+from tacit.linear.problems import Problems
 from tacit.linear.proximal import (
     Levels,
     accelerated_alone,
@@ -24,7 +25,9 @@ from tacit.linear.proximal import (
     optimum,
     path,
 )
+from tacit.linear.rows import times_each
 from tacit.linear.smooth import INTERCEPT_RIDGE, smooth_part
+from tacit.linear.threads import isolated
 
 OPEN_FOLDS = 3  # of the non-private optimum
 HOME_FOLDS = 3
@@ -46,6 +49,7 @@ def with_intercept(S: FloatArray, variance: float) -> FloatArray:
     return whole
 
 
+@isolated()
 def split_path(problems: Problems, loss: Loss, S: FloatArray, own: Penalty) -> Path:
     """w = p + q at home, p ~ N(0, S) and q under its own penalty, at several strengths of both;
     held-out predictions by folds."""
@@ -62,6 +66,7 @@ def split_path(problems: Problems, loss: Loss, S: FloatArray, own: Penalty) -> P
     )
 
 
+@isolated()
 def split_models(
     units: OwnUnits, S: FloatArray, own: Penalty, strength: FloatArray, own_level: FloatArray
 ) -> FloatArray:
@@ -76,7 +81,7 @@ def split_models(
 
     def prox(both: FloatArray, step: float) -> FloatArray:
         shrink = sizes / np.maximum(sizes + step * strength[:, None], 1e-300)
-        p = ((both[:, : width - 1] @ U) * shrink) @ U.T
+        p = times_each(times_each(both[:, : width - 1], U) * shrink, U.T)
         q = own.prox(both[:, width:].T, step * own_level).T
         return np.hstack([p, both[:, width - 1 : width], q])
 

@@ -10,7 +10,8 @@ was never released, one example would move all of the node's rows (docs/privacy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tacit.learners.async_proximal.mechanisms import Pooled
 from tacit.learners.async_proximal.node import example_gradients
 from tacit.learners.async_proximal.private_steps import Allowance, NodePlan, Setting, node_plan
 from tacit.linear.losses import FloatArray
+from tacit.linear.problems import Problems
 from tacit.privacy.mechanisms import GaussianSum, KNormSum
 from tacit.privacy.release import Declared, Release
 
@@ -29,6 +31,12 @@ class AllNodes:
     """The participant half: the gradients of all examples of all nodes at p."""
 
     home: Home
+
+    def select(self, units: Sequence[int]) -> AllNodes:
+        """These examples only, in this order."""
+        p, chosen = self.home.problems, np.asarray(units, dtype=np.int64)
+        rows = Problems(p.X[chosen], p.y[chosen], np.arange(len(chosen) + 1))
+        return replace(self, home=replace(self.home, problems=rows))
 
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
         """(N, D); the mechanism clips each row."""

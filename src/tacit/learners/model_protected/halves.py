@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from tacit.errors import InvalidInput
 from tacit.estimator import Home, Message, Public, Step
 from tacit.linear.alone import INTERCEPT_VARIANCE, PENALTIES, best_alone, own_path
-from tacit.linear.batched import Path, Problems, solve_path
+from tacit.linear.batched import Path, solve_path
 from tacit.linear.evidence import log_evidence, mixture, usual_penalties
 from tacit.linear.losses import FloatArray, Loss
 from tacit.linear.maps import applied, group_map, spread, trace_map
 from tacit.linear.own_units import OwnUnits, own_units
 from tacit.linear.penalties import ColumnNorm, L1Norm, Penalty, SquaredNorm
+from tacit.linear.problems import IntArray, Problems
 from tacit.linear.proximal import lasso_alone
+from tacit.linear.rows import or_zero
+from tacit.linear.threads import isolated
 from tacit.linear.together import split_path, with_intercept
 from tacit.privacy.covariance_noise import Kind
 from tacit.privacy.mechanisms import clip_rows
@@ -110,12 +114,20 @@ class Tasks:
     rules: Rules
     first: Callable[[Problems, Loss], FloatArray]
     own: OwnUnits
+    members: IntArray | None = None  # (m,): which of all tasks they are; None: all, or newcomers
 
     @classmethod
     def at(cls, home: Home, rules: Rules, start: Start | None = None) -> Tasks:
         """At home, in units that the rules say; ``start`` is the function if the user gave one."""
-        first = start if callable(start) else _starts(rules.start)
+        first = one_at_a_time(start) if callable(start) else _starts(rules.start)
         return cls(home, rules, first, own_units(home.problems, home.loss, scaled=rules.own_units))
+
+    def select(self, units: Sequence[int]) -> Tasks:
+        """These tasks only, in this order."""
+        chosen, home = np.asarray(units, dtype=np.int64), self.home.select(units)
+        own = own_units(home.problems, home.loss, scaled=self.rules.own_units)
+        members = chosen if self.members is None else self.members[chosen]
+        return replace(self, home=home, own=own, members=members)
 
     def begin(self) -> State:
         """W^(0), by a single-task learner."""
@@ -126,6 +138,7 @@ class Tasks:
         Q = np.where(np.arange(W.shape[1]) < W.shape[1] - 1, W, 0.0) if self.rules.literal else zero
         return State(W, self._clipped(W), Q, Q, 0)  # Algorithm 4, steps 2 and 4
 
+    @isolated()
     def contribute(
         self, step: Step, shared: Message, state: State | None
     ) -> tuple[FloatArray, Any]:
@@ -134,7 +147,7 @@ class Tasks:
         rows = state.W[:, :-1]
         if _inner_name(step.mechanism) == "LaplaceSum":  # it sums w∘w, clipped here and there
             rows = clip_rows(rows, self.rules.clip_norm) ** 2
-        return rows, state
+        return or_zero(rows, self.home.problems.speak(self.home.loss)), state
 
     def advance(self, state: State, shared_map: FloatArray) -> State:
         """Algorithm 2, steps 9–11 (3: 8–10; 4: 10–16); Ŵ and then the next gradient step."""
@@ -155,11 +168,16 @@ class Tasks:
         return State(W, W_hat, Q, Q_hat, t)
 
     def _mapped(self, shared_map: FloatArray, W: FloatArray) -> FloatArray:
-        if KINDS[self.rules.kind] == "tasks":  # its own factor; a newcomer has the average one
-            if len(shared_map) != len(W):
-                shared_map = np.full(len(W), shared_map.mean())
-            shared_map = shared_map[:, None]
+        if KINDS[self.rules.kind] == "tasks":
+            shared_map = self._own_factors(shared_map)[:, None]
         return np.column_stack([applied(shared_map, W[:, :-1]), W[:, -1]])
+
+    def _own_factors(self, shared_map: FloatArray) -> FloatArray:
+        """(m,): each task's own factor; a newcomer has the average one."""
+        if self.members is not None:
+            return shared_map[self.members]
+        m = self.home.problems.n_tasks
+        return shared_map if len(shared_map) == m else np.full(m, shared_map.mean())
 
     def _clipped(self, W: FloatArray) -> FloatArray:
         if not self.rules.literal:
@@ -169,6 +187,25 @@ class Tasks:
 
 def _inner_name(mechanism: Mechanism) -> str:
     return type(mechanism).__name__
+
+
+def one_at_a_time(
+    start: Callable[[Problems, Loss], FloatArray],
+) -> Callable[[Problems, Loss], FloatArray]:
+    """The user's function, called with one task each time: it cannot pool what it never sees."""
+
+    def first(problems: Problems, loss: Loss) -> FloatArray:
+        models = [np.asarray(start(task, loss), np.float64) for task in problems.chunks(most=1)]
+        expected = (1, problems.X.shape[1])
+        for found in models:
+            if found.shape != expected:
+                raise InvalidInput(
+                    "start is called with one task and returns its model, intercept last: "
+                    f"expected shape {expected}, got {found.shape}"
+                )
+        return np.concatenate(models)
+
+    return first
 
 
 def _starts(number: int) -> Callable[[Problems, Loss], FloatArray]:
@@ -246,8 +283,17 @@ def _average_edge(edges: tuple[float, ...]) -> float:
 # --- what a task makes of it, at home ------------------------------------------------------------
 
 
+@isolated()
 def solved_at_home(tasks: Tasks, shared: Message) -> FloatArray:
-    """(m, D): Ŵ^(T); or, with refit, what each task finds best by its held-out rows."""
+    """(m, D): Ŵ^(T); or, with refit, what each task finds best by its held-out rows.
+
+    Zero where that is no number: nothing in a task's data stops a run.
+    """
+    models = _solved(tasks, shared)
+    return or_zero(models, np.ones(len(models), dtype=bool))
+
+
+def _solved(tasks: Tasks, shared: Message) -> FloatArray:
     rules = tasks.rules
     if not rules.refit or KINDS[rules.kind] == "tasks":
         state = tasks.begin()

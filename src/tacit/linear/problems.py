@@ -1,0 +1,222 @@
+"""Ragged tasks, and the blocks in which they are computed without seeing each other.
+
+What a task gets is, bit for bit, a function of its own rows and public values:
+
+- A task is padded to the next length of a public ladder above *its own*, with zeros put there by
+  selection: zero times an infinity would be NaN. A block holds tasks of one ladder length only, so
+  its shape, and every branch on it, follows from each of them.
+- Inside a block each task is a BLAS or LAPACK call of its own (``matmul`` and ``numpy.linalg`` loop
+  over a stack), on one thread. So neither the number of tasks in a block nor their order matters.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.linear.losses import FloatArray, Loss
+from tacit.linear.threads import isolated
+
+IntArray = np.ndarray[tuple[int], np.dtype[np.int64]]
+BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+BLOCK_VALUES = 1 << 19
+"""Most numbers in one padded block (4 MiB of float64)."""
+
+CHUNK = 4096
+CHUNK_ROWS = 1 << 17
+"""Tasks, and rows, whose whole paths are held at once where only one model of each is wanted."""
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Ragged tasks: rows of task t are offsets[t]:offsets[t+1].
+
+    >>> p = Problems(np.ones((3, 1)), np.arange(3.0), np.array([0, 1, 3]))
+    >>> p.sizes
+    array([1, 2])
+    """
+
+    X: FloatArray  # (N, d)
+    y: FloatArray  # (N,)
+    offsets: IntArray  # (m + 1,)
+
+    @property
+    def sizes(self) -> IntArray:
+        """Rows of each task, (m,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_tasks(self) -> int:
+        """m."""
+        return len(self.offsets) - 1
+
+    @property
+    def task(self) -> IntArray:
+        """(N,): the task of each row."""
+        return np.repeat(np.arange(self.n_tasks), self.sizes)
+
+    def select(self, tasks: Sequence[int] | IntArray) -> Problems:
+        """These tasks only, in this order.
+
+        >>> Problems(np.ones((3, 1)), np.arange(3.0), np.array([0, 1, 3])).select([1, 0]).y
+        array([1., 2., 0.])
+        """
+        chosen = np.asarray(tasks, dtype=np.int64)
+        sizes = self.sizes[chosen]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
+        return Problems(self.X[rows], self.y[rows], offsets)
+
+    def chunks(self, most: int = CHUNK, most_rows: int = CHUNK_ROWS) -> Iterator[Problems]:
+        """The tasks, so many at a time that their paths fit in memory; at least one.
+
+        >>> p = Problems(np.ones((5, 1)), np.ones(5), np.array([0, 1, 4, 5]))
+        >>> [part.n_tasks for part in p.chunks(most_rows=2)]
+        [1, 1, 1]
+        """
+        start = 0
+        while start < self.n_tasks:
+            within = np.searchsorted(self.offsets, self.offsets[start] + most_rows, side="right")
+            stop = min(self.n_tasks, start + most, max(start + 1, int(within) - 1))
+            offsets = self.offsets[start : stop + 1]
+            rows = slice(offsets[0], offsets[-1])
+            yield Problems(self.X[rows], self.y[rows], offsets - offsets[0])
+            start = stop
+
+    def sum_rows(self, values: FloatArray) -> FloatArray:
+        """Sums over the rows of each task: (N, ...) → (m, ...); an empty task sums to zero."""
+        sums = np.zeros((self.n_tasks, *values.shape[1:]))
+        some = self.sizes > 0
+        if some.any():
+            sums[some] = np.add.reduceat(values, self.offsets[:-1][some], axis=0)
+        return sums
+
+    def speak(self, loss: Loss) -> BoolArray:
+        """(m,): has the task anything to say? Not without rows, nor with one class only.
+
+        >>> from tacit.linear.losses import Logistic
+        >>> y = np.array([-1.0, 1.0, 1.0])
+        >>> Problems(np.ones((3, 1)), y, np.array([0, 2, 3, 3])).speak(Logistic())
+        array([ True, False, False])
+        """
+        if loss.name == "logistic":
+            below, above = (self.sum_rows(np.where(self.y == s, 1.0, 0.0)) for s in (-1.0, 1.0))
+            return np.asarray((below > 0) & (above > 0))
+        return np.asarray(self.sizes > 0)
+
+
+# --- blocks --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """Tasks of one ladder length, one above the other."""
+
+    tasks: IntArray  # (b,)
+    rows: np.ndarray[tuple[int, int], np.dtype[np.int64]]  # (b, n), row numbers; padding says 0
+    real: np.ndarray[tuple[int, int], np.dtype[np.bool_]]  # (b, n), False where padded
+
+    def padded(self, values: FloatArray) -> FloatArray:
+        """(b, n, ...): each task's values (N, ...), and zeros behind them."""
+        if not len(values):
+            return np.zeros((*self.rows.shape, *values.shape[1:]))
+        stack = values[self.rows]
+        stack[~self.real] = 0.0
+        return stack
+
+
+def ladder(sizes: IntArray) -> IntArray:
+    """The length that a task of so many rows is padded to: 1, or even, eight in each octave.
+
+    Lengths grow by 1/16 to 1/8 from 16 up: about 1.04 times the rows, and 1.14 times what is cubic
+    in them.
+
+    >>> ladder(np.array([0, 1, 3, 16, 17, 33, 100]))
+    array([  1,   1,   4,  16,  18,  36, 104])
+    """
+    sizes = np.maximum(sizes, 1)
+    octave = np.frexp(np.float64(sizes - 1))[1]  # sizes − 1 < 2^octave, exactly
+    step = 1 << np.clip(octave - 4, octave > 0, None).astype(np.int64)
+    return np.asarray(-(-sizes // step) * step)
+
+
+def blocks(problems: Problems) -> Iterator[Block]:
+    """All tasks, those of one ladder length together, cut where the memory would be exceeded."""
+    sizes, lengths, width = problems.sizes, ladder(problems.sizes), max(1, problems.X.shape[1])
+    order = np.argsort(lengths, kind="stable")
+    for tasks in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        if len(tasks):
+            n = int(lengths[tasks[0]])
+            most = max(1, BLOCK_VALUES // (n * max(width, n)))
+            for start in range(0, len(tasks), most):
+                yield _block(problems, sizes, tasks[start : start + most], n)
+
+
+def _block(problems: Problems, sizes: IntArray, tasks: IntArray, n: int) -> Block:
+    real = np.arange(n) < sizes[tasks][:, None]
+    rows = np.where(real, problems.offsets[tasks][:, None] + np.arange(n), 0)
+    return Block(tasks, rows, real)
+
+
+def each_block(problems: Problems, work: Callable[[Block], None]) -> None:
+    """Runs the blocks on all cores, each on one: LAPACK on small matrices gains from no more."""
+    found = list(blocks(problems))
+    guarded = isolated()(work)  # a worker has floating-point warnings of its own
+    if len(found) == 1:
+        guarded(found[0])
+        return
+    with isolated(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(guarded, found):
+            pass
+
+
+# --- stacks of matrices --------------------------------------------------------------------------
+
+
+def each_matrix(
+    function: Callable[..., FloatArray], stack: FloatArray, *more: FloatArray
+) -> FloatArray:
+    """function(stack, *more) of square matrices (b, k, k); NaN for one on which it fails.
+
+    NumPy gives up a whole stack for one matrix. Each is a LAPACK call of its own, so what the
+    others get is the same, bit for bit, whether one beside them fails or not.
+
+    >>> each_matrix(np.linalg.inv, np.array([[[2.0]], [[0.0]], [[np.inf]]])).ravel()
+    array([0.5, nan, nan])
+    """
+    finite = np.asarray(np.isfinite(stack).all(axis=(1, 2)))
+    if not finite.all():
+        identity = np.eye(stack.shape[1])
+        found = each_matrix(function, np.where(finite[:, None, None], stack, identity), *more)
+        found[~finite] = np.nan
+        return found
+    try:
+        return function(stack, *more)
+    except np.linalg.LinAlgError:
+        parts = zip(stack[:, None], *(part[:, None] for part in more), strict=True)
+        return np.concatenate([_or_nan(function, *part) for part in parts])
+
+
+def _or_nan(
+    function: Callable[..., FloatArray], matrix: FloatArray, *more: FloatArray
+) -> FloatArray:
+    try:
+        return function(matrix, *more)
+    except np.linalg.LinAlgError:
+        return function(np.eye(matrix.shape[1])[None], *more) * np.nan
+
+
+def spectra(stack: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues (b, k), none negative, and eigenvectors (b, k, k) of semi-definite matrices."""
+    found = each_matrix(_spectra, stack)
+    return np.maximum(found[:, 0], 0.0), found[:, 1:]
+
+
+def _spectra(stack: FloatArray) -> FloatArray:
+    values, vectors = np.linalg.eigh(stack)
+    return np.concatenate([values[:, None], vectors], axis=1)
