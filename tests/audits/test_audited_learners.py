@@ -90,7 +90,7 @@ def test_canaries_are_apart() -> None:
 def test_the_recorder_knows_gaussian_releases_only() -> None:
     ledger = Recorder()
     mechanism = LaplaceSum(1.0, 1.0)
-    ledger.open_run("run", ["a"], Budget(4.0), [mechanism.event("replace")])
+    ledger.open_run("run", ["a"], Budget(4.0), [mechanism.event("replace")], secure=False)
     with pytest.raises(InvalidInput, match="not known"):
         ledger.release(
             mechanism, np.ones((1, 2)), key=Key("run", 0, "c"), rng=np.random.default_rng(0)

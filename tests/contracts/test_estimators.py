@@ -33,6 +33,7 @@ from tacit.errors import (
     InvalidInput,
     MissingValues,
     NotPure,
+    PrivacyWarning,
     TacitError,
     UndeclaredValue,
     UnknownTask,
@@ -231,26 +232,72 @@ def test_a_simulation_is_reproducible_and_secure_noise_is_not(
 
 
 @pytest.mark.parametrize("learner", PRIVATE)
-def test_a_spent_budget_stops_the_second_fit_before_any_noise(
+def test_a_spent_cap_stops_the_second_fit_before_any_noise(
     learner: Any, data: Generated, tmp_path: Path
 ) -> None:
     path = tmp_path / "ledger.sqlite"
-    private(learner, data, ledger=path).fit(data.X, data.y, task=data.task)
-    with Ledger(path) as ledger:
+    with Ledger(path, cap=Budget(1.2)) as ledger:
+        private(learner, data, 1.0, ledger=ledger).fit(data.X, data.y, task=data.task)
         before = ledger.head()
     with pytest.raises(BudgetExceeded, match="left of"):
-        private(learner, data, ledger=path).fit(data.X, data.y, task=data.task)
+        private(learner, data, 1.0, ledger=path).fit(data.X, data.y, task=data.task)
     with Ledger(path) as ledger:
         assert ledger.head() == before
 
 
 @pytest.mark.parametrize("learner", PRIVATE)
-def test_a_larger_budget_spends_what_is_left(learner: Any, data: Generated, tmp_path: Path) -> None:
+def test_two_fits_on_one_ledger_add_up_in_epsilon_and_delta(
+    learner: Any, data: Generated, tmp_path: Path
+) -> None:
     path = tmp_path / "ledger.sqlite"
     first = private(learner, data, 1.0, ledger=path).fit(data.X, data.y, task=data.task)
     second = private(learner, data, 2.0, ledger=path).fit(data.X, data.y, task=data.task)
-    assert first.guarantee_.epsilon <= 1.0
-    assert 1.99 < second.guarantee_.epsilon <= 2.0
+    assert 0.99 < first.guarantee_.epsilon <= 1.0
+    assert 1.99 < second.guarantee_.run_epsilon <= 2.0
+    whole = first.guarantee_.epsilon + second.guarantee_.run_epsilon
+    assert second.guarantee_.epsilon == pytest.approx(whole)
+    assert second.guarantee_.delta == pytest.approx(2e-5)
+    assert second.guarantee_.runs == 2
+    assert second.guarantee_.after_output
+    assert "chosen after seeing output" in str(second.guarantee_)
+
+
+@pytest.mark.parametrize("learner", PRIVATE)
+def test_fits_under_a_cap_stay_within_it(learner: Any, data: Generated) -> None:
+    with Ledger.in_memory(cap=Budget(2.0)) as ledger:
+        for epsilon in (1.0, 1.2):
+            model = private(learner, data, epsilon, ledger=ledger)
+            model.fit(data.X, data.y, task=data.task)
+    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (2.0, 1e-5)
+    assert not model.guarantee_.after_output
+
+
+@pytest.mark.parametrize("learner", PRIVATE)
+def test_a_doubtful_fit_makes_later_ones_doubtful(learner: Any, data: Generated) -> None:
+    ledger = Ledger.in_memory()
+    private(learner, data, ledger=ledger, noise="simulated").fit(data.X, data.y, task=data.task)
+    model = private(learner, data, ledger=ledger).fit(data.X, data.y, task=data.task)
+    assert not model.guarantee_.proven
+    assert not model.guarantee_.secure_noise
+    assert "simulated noise" in model.guarantee_.reason
+
+
+@pytest.mark.parametrize("learner", PRIVATE)
+def test_refits_and_clones_without_a_ledger_add_up_and_say_so(
+    learner: Any, data: Generated
+) -> None:
+    model = private(learner, data).fit(data.X, data.y, task=data.task)
+    assert model.guarantee_.proven
+    with pytest.warns(PrivacyWarning, match="add up"):
+        model.fit(data.X, data.y, task=data.task)
+    assert model.guarantee_.runs == 2
+    assert model.guarantee_.proven
+    twin = clone(model)
+    with pytest.warns(PrivacyWarning, match="3 fits"):
+        twin.fit(data.X, data.y, task=data.task)
+    assert twin.guarantee_.runs == 3
+    assert "grid search" in twin.guarantee_.reason
+    assert not twin.guarantee_.proven
 
 
 @pytest.mark.parametrize("learner", PRIVATE)
@@ -268,8 +315,8 @@ def test_the_same_run_resumes_with_the_same_numbers_and_spends_once(
 def test_tasks_may_have_different_budgets(learner: Any, data: Generated) -> None:
     budgets = {t: Budget(0.5 if t == 0 else 2.0) for t in range(40)}
     model = learner(budget=budgets, ranges=data.ranges).fit(data.X, data.y, task=data.task)
-    assert model.ledger_.spent(0).epsilon_at(1e-5) <= 0.5
-    assert 1.99 < model.ledger_.spent(1).epsilon_at(1e-5) <= 2.0
+    assert model.ledger_.statement([0]).epsilon <= 0.5
+    assert 1.99 < model.ledger_.statement([1]).epsilon <= 2.0
     del budgets[39]
     with pytest.raises(InvalidInput, match="no budget for task 39"):
         learner(budget=budgets, ranges=data.ranges).fit(data.X, data.y, task=data.task)

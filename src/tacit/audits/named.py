@@ -10,6 +10,7 @@ from tacit.audits.hall import hall
 from tacit.audits.learners import learner_audits
 from tacit.audits.local_encoders import local_encoder_audits
 from tacit.audits.mechanisms import mechanism_audits
+from tacit.audits.raised_caps import raised_cap_audits
 
 
 def every_audit() -> tuple[Audit, ...]:
@@ -21,6 +22,7 @@ def every_audit() -> tuple[Audit, ...]:
     return (
         *mechanism_audits(),
         *door_audits(),
+        *raised_cap_audits(),
         *learner_audits(),
         *asynchronous_audits(),
         *federated_audits(),

@@ -95,6 +95,7 @@ class Guarantee:
         claim = "" if self.proven else " (claimed, NOT proven)"
         lines = [
             f"({self.epsilon:.4g}, {self.delta:.3g})-DP{claim} for {self.unit}",
+            *self._counted(),
             f"  neighbours   {self.neighbours}",
             f"  adversary    {self.adversary}",
             f"  accountant   {self.accountant or 'none'}",
@@ -104,3 +105,15 @@ class Guarantee:
         if self.reason:
             lines.append(f"  reason       {self.reason}")
         return "\n".join(lines)
+
+    def _counted(self) -> list[str]:
+        """This run's part, where there are others."""
+        if self.runs <= 1:
+            return []
+        whole = (
+            "the sum was chosen after seeing output"
+            if self.after_output
+            else "all within a lifetime cap that was fixed before the first"
+        )
+        this = f"({self.run_epsilon:.4g}, {self.run_delta:.3g})"
+        return [f"  counted      {self.runs} runs on these units, this one {this}; {whole}"]

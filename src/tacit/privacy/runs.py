@@ -93,6 +93,7 @@ class Run:
         kinds = sorted(kind.__name__ for kind in self.block_kinds)
         return self.declaration() | {
             "cap": _budgets_to_json(self.cap),
+            "family": self.family,
             "made": list(self.made),
             "pairs": [packed(column) for column in self.pairs.T],
             "block": {"kinds": kinds, "charges": [packed(column) for column in self.block.T]},
@@ -112,7 +113,6 @@ class Run:
             "secure": self.secure,
             "doubts": list(self.doubts),
             "planned": self.planned,
-            "family": self.family,
         }
 
     @classmethod
