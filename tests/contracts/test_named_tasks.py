@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from tacit import (
     AsyncProximal,
@@ -17,6 +18,7 @@ from tacit import (
     CovariancePrior,
     Decomposed,
     GroupSparse,
+    Ledger,
     LowRank,
     MeanRegularized,
     Pooled,
@@ -98,6 +100,24 @@ def test_a_budget_is_found_by_text() -> None:
     )
 
 
+def test_a_budget_for_two_spellings_of_one_task_is_refused() -> None:
+    budgets = {1: Budget(0.5), "1": Budget(1.0), 2: Budget(1.0), 7: Budget(1.0)}
+    with pytest.raises(InvalidInput, match="budget holds 1 and '1', which are one task"):
+        MeanRegularized(budget=budgets, ranges=RANGES).fit(X, Y, task=TASK)
+
+
+@pytest.mark.parametrize("learner", PRIVATE)
+def test_a_new_school_called_a7_gives_nobody_a_new_budget(learner: Any) -> None:
+    """With school A7 the column is text: what was spent on 1, 2 and 7 stays spent."""
+    ledger = Ledger.in_memory()
+    learner(budget=Budget(1.0), ranges=RANGES, ledger=ledger).fit(X, Y, task=TASK)
+    more = np.append(TASK.astype(str), ["A7"] * 8)
+    second = learner(budget=Budget(1.0), ranges=RANGES, ledger=ledger)
+    second.fit(np.vstack([X, X[:8]]), np.append(Y, Y[:8]), task=more)
+    assert second.guarantee_.epsilon > 1.99
+    assert [ledger.spent(7), ledger.spent("1")] == [ledger.spent("7"), ledger.spent(1.0)]
+
+
 @pytest.mark.parametrize(
     "labels", [[datetime.date(2020, 1, d) for d in (1, 2, 3)], [Decimal("1.5"), Decimal(2), 3]]
 )
@@ -115,6 +135,20 @@ def test_two_spellings_of_one_task_are_refused_before_anything_is_spent(learner:
 
 
 # Classes
+
+
+def _classifier_checks() -> list[Any]:
+    return [
+        pytest.param(estimator, check, id=f"{type(estimator).__name__}-{check.func.__name__}")
+        for learner in (SingleTask, MeanRegularized)
+        for estimator, check in estimator_checks_generator(learner(loss="logistic"), mark=None)
+        if "classif" in check.func.__name__ or "class_" in check.func.__name__
+    ]
+
+
+@pytest.mark.parametrize(("estimator", "check"), _classifier_checks())
+def test_scikit_learn_accepts_the_classifier(estimator: Any, check: Any) -> None:
+    check(estimator)
 
 
 @pytest.mark.parametrize("learner", PRIVATE)

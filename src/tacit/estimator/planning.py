@@ -19,7 +19,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import PURE
 from tacit.privacy.promises import not_covered
 from tacit.privacy.release import new_run
-from tacit.tasks.labels import canonical_label
+from tacit.tasks.labels import canonical_label, require_one_text
 
 UNIT = Guarantee(
     epsilon=math.inf,
@@ -122,6 +122,7 @@ def per_task(
         raise InvalidInput(
             f"budget must be a Budget, a mapping of labels to Budgets or None, got {budget!r}"
         )
+    require_one_text(budget, "budget")
     named = {canonical_label(label): each for label, each in budget.items()}
     missing = [label for label in labels if canonical_label(label) not in named]
     if missing:

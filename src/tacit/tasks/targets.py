@@ -48,8 +48,8 @@ def class_pair(classes: Sequence[Hashable]) -> Classes:
         raise InvalidInput(f"classes must be a pair of labels, got {classes!r}")
     if len(classes) > 2:
         raise InvalidInput(
-            f"{len(classes)} classes: {listed(classes)}; this learner separates two, "
-            "neural.FederatedMTL takes more"
+            "Only binary classification is supported. The type of the target is multiclass, "
+            f"{len(classes)} classes: {listed(classes)}; neural.FederatedMTL takes more"
         )
     if len(classes) < 2 or classes[0] == classes[1]:
         raise InvalidInput(
