@@ -21,7 +21,7 @@ from tacit.audits.named import every_audit
 from tacit.privacy import spending
 from tacit.privacy.auditing import AuditResult
 from tacit.privacy.ledger import Key, Ledger, Release
-from tacit.privacy.mechanisms import GaussianSum, LaplaceSum, covariances, sums, wishart
+from tacit.privacy.mechanisms import GaussianSum, LaplaceSum, VoteSum, covariances, sums, wishart
 from tacit.privacy.mechanisms.rows import clip_rows
 from tacit.privacy.noise import wishart as wishart_noise
 from tacit.privacy.runs import event_charge
@@ -64,6 +64,7 @@ def caught(name: str) -> bool:
 
 SENSITIVITIES = [
     (sums, "sum_sensitivity", "GaussianSum"),
+    (sums, "vote_sensitivity", "VoteSum"),
     (sums, "sum_sensitivity", "LaplaceSum"),
     (sums, "sum_sensitivity", "KNormSum"),
     (covariances, "covariance_sensitivity", "SymmetricGaussian"),
@@ -96,6 +97,8 @@ CLIPS = [
     (sums, "GaussianSum, replace"),
     (sums, "GaussianSum, zero-out"),
     (sums, "GaussianSum, secure noise"),
+    (sums, "VoteSum, replace"),
+    (sums, "VoteSum, secure noise"),
     (sums, "LaplaceSum, replace"),
     (sums, "LaplaceSum, secure noise"),
     (sums, "KNormSum, replace"),
@@ -116,6 +119,18 @@ def unclipped(rows: FloatArray, *_: Any, **__: Any) -> FloatArray:
 @pytest.mark.parametrize(("module", "name"), CLIPS)
 def test_a_forgotten_clip_is_caught(module: Any, name: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(module, "clip_rows", unclipped)
+    assert caught(name)
+
+
+@pytest.mark.parametrize("name", ["VoteSum, replace"])
+def test_votes_below_zero_that_are_let_through_are_caught(name: str, monkeypatch: Patch) -> None:
+    pair = mechanisms._pair(
+        np.zeros(2), mechanisms.E1, -mechanisms.E1, "a vote, and less than none"
+    )
+    subject = replace(mechanisms.SUBJECTS[VoteSum], pair=lambda _: pair)
+    monkeypatch.setitem(mechanisms.SUBJECTS, VoteSum, subject)
+    assert not caught(name)
+    monkeypatch.setattr(VoteSum, "release", GaussianSum.release)
     assert caught(name)
 
 

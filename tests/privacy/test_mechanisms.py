@@ -30,6 +30,7 @@ from tacit.privacy.mechanisms import (
     PublishedWishart,
     SymmetricGaussian,
     TwoSidedWishart,
+    VoteSum,
     clip_rows,
     covariances,
     smat,
@@ -82,6 +83,7 @@ class Case:
 SMALL = 1e-6
 CASES = {
     "GaussianSum": Case(GaussianSum(K, SMALL), l2, SMALL, (K * E1, -K * E1)),
+    "VoteSum": Case(VoteSum(K, SMALL), l2, SMALL, (K * E1, K * E2)),
     "LaplaceSum": Case(LaplaceSum(K, SMALL), l1, SMALL, (K * E1, -K * E2)),
     "KNormSum": Case(KNormSum(K, SMALL), l2, SMALL, (K * E1, -K * E1)),
     "SymmetricGaussian": Case(SymmetricGaussian(K, SMALL), l2, SMALL, (K * E1, K * E2)),
@@ -93,6 +95,7 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 every_relation = pytest.mark.parametrize("neighbours", RELATIONS)
 SECURE: dict[str, Mechanism] = {
     "GaussianSum": GaussianSum(K, 2.0),
+    "VoteSum": VoteSum(K, 2.0),
     "LaplaceSum": LaplaceSum(K, 2.0),
     "SymmetricGaussian": SymmetricGaussian(K, 2.0),
     "DiagonalGaussian": DiagonalGaussian(K, 2.0),
@@ -180,6 +183,28 @@ def test_a_clip_on_trust_would_exceed_the_sensitivity() -> None:
     assert max(changes) > CASES["GaussianSum"].delta("replace")
 
 
+def test_votes_on_trust_would_exceed_their_sensitivity() -> None:
+    """The broken twin: clipped as any row, a vote with negative entries moves the sum by 2C."""
+    twin = Case(GaussianSum(K, SMALL), l2, SMALL, (K * E1, -K * E1))
+    changes = [twin.change(*pair) for pair in pairs(300, "replace")]
+    assert max(changes) > CASES["VoteSum"].delta("replace")
+
+
+@given(
+    entries=arrays(np.float64, (2, D), elements=st.floats(0.0, 1e6)),
+    columns=st.tuples(st.integers(0, D - 1), st.integers(0, D - 1)),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_two_votes_are_farther_apart_than_their_sensitivity(
+    entries: FloatArray, columns: tuple[int, int]
+) -> None:
+    """Random votes, and one-hot ones, which are the farthest apart."""
+    one_hot = 1e3 * np.eye(D)[list(columns)]
+    for before, after in (entries, one_hot):
+        change = CASES["VoteSum"].change(before[None], after[None])
+        assert change <= CASES["VoteSum"].delta("replace") * (1 + 1e-12)
+
+
 # --- the grid ------------------------------------------------------------------------------------
 
 
@@ -227,6 +252,7 @@ def stated_square(name: str, neighbours: Neighbours) -> Fraction:
     k = Fraction(K)
     return {
         "GaussianSum": {"replace": 4 * k**2, "zero-out": k**2},
+        "VoteSum": {"replace": 2 * k**2, "zero-out": k**2},
         "SymmetricGaussian": {"replace": 2 * k**4, "zero-out": k**4},
         "DiagonalGaussian": {"replace": 2 * k**4, "zero-out": k**4},
         "GramGaussian": {"replace": 8 * (M - 1) * k**4, "zero-out": (2 * M - 1) * k**4},
@@ -236,6 +262,7 @@ def stated_square(name: str, neighbours: Neighbours) -> Fraction:
 def coarse(name: str, sigma: float) -> Mechanism:
     made: dict[str, Mechanism] = {
         "GaussianSum": GaussianSum(K, sigma),
+        "VoteSum": VoteSum(K, sigma),
         "SymmetricGaussian": SymmetricGaussian(K, sigma),
         "DiagonalGaussian": DiagonalGaussian(K, sigma),
         "GramGaussian": GramGaussian(K, M, sigma),
@@ -245,7 +272,7 @@ def coarse(name: str, sigma: float) -> Mechanism:
 
 @pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize(
-    "name", ["GaussianSum", "SymmetricGaussian", "DiagonalGaussian", "GramGaussian"]
+    "name", ["GaussianSum", "VoteSum", "SymmetricGaussian", "DiagonalGaussian", "GramGaussian"]
 )
 @pytest.mark.parametrize("sigma", [1.0, COARSE])
 @every_relation
@@ -410,7 +437,7 @@ def test_matrices_are_symmetric(mechanism: Mechanism) -> None:
             np.testing.assert_array_equal(release, release.T)
 
 
-@pytest.mark.parametrize("name", ["GaussianSum", "LaplaceSum", "KNormSum"])
+@pytest.mark.parametrize("name", ["GaussianSum", "VoteSum", "LaplaceSum", "KNormSum"])
 def test_sums_keep_the_shape_of_a_contribution(name: str) -> None:
     mechanism = EVERY[name]
     for rng in (None, np.random.default_rng(0)):
@@ -437,6 +464,7 @@ def test_shares_are_numbers_between_zero_and_one(mechanism: Mechanism, bad: list
 def test_noise_too_small_for_integers_is_refused(name: str) -> None:
     tiny: dict[str, Mechanism] = {
         "GaussianSum": GaussianSum(K, 1e-12),
+        "VoteSum": VoteSum(K, 1e-12),
         "LaplaceSum": LaplaceSum(K, 1e-140),
         "SymmetricGaussian": SymmetricGaussian(1e150, 1e-150),
         "DiagonalGaussian": DiagonalGaussian(K, 1e-12),
@@ -477,6 +505,7 @@ def test_gram_refuses_another_number_of_units() -> None:
 def test_calibrated_noise_gives_the_event_asked_for(neighbours: Neighbours) -> None:
     gaussians: list[GaussianSum | SymmetricGaussian | DiagonalGaussian | GramGaussian] = [
         GaussianSum.for_mu(K, 0.3, neighbours),
+        VoteSum.for_mu(K, 0.3, neighbours),
         SymmetricGaussian.for_mu(K, 0.3, neighbours),
         DiagonalGaussian.for_mu(K, 0.3, neighbours),
         GramGaussian.for_mu(K, M, 0.3, neighbours),
@@ -512,6 +541,7 @@ def test_records_are_json_with_name_and_parameters(mechanism: Mechanism) -> None
 def test_values_count_the_noise(mechanism: Mechanism) -> None:
     expected = {
         "GaussianSum": D,
+        "VoteSum": D,
         "LaplaceSum": D,
         "KNormSum": D + 1,
         "SymmetricGaussian": 6,

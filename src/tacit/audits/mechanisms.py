@@ -28,6 +28,7 @@ from tacit.privacy.mechanisms import (
     PublishedWishart,
     SymmetricGaussian,
     TwoSidedWishart,
+    VoteSum,
 )
 
 UNITS, DIM, CLIP, OVERSIZE = 4, 2, 1.0, 10.0  # two dimensions hold every worst pair
@@ -70,7 +71,7 @@ def sum_pair(neighbours: Neighbours) -> Pair:
 
 
 def covariance_pair(neighbours: Neighbours) -> Pair:
-    """Orthogonal models of norm K reach √2 K² (replace); a model and none reach K²."""
+    """Orthogonal models of norm K reach √2 K² (replace), votes √2 K; a model and none K², or K."""
     if neighbours == "replace":
         return _pair(BOTH, E1, E2, "one row e₁, beyond the clip norm, becomes e₂")
     return _pair(BOTH, E1, None, "one row e₁, beyond the clip norm, becomes 0")
@@ -152,6 +153,10 @@ SUBJECTS: dict[type, Subject] = {
     GaussianSum: Subject(
         lambda e, d, n: GaussianSum.for_mu(CLIP, gaussian_mu(e, d), n),
         sum_pair, lambda rows: rows.sum(0), projection, PROJECTION, above(0.0),
+    ),
+    VoteSum: Subject(
+        lambda e, d, n: VoteSum.for_mu(CLIP, gaussian_mu(e, d), n),
+        covariance_pair, lambda rows: rows.sum(0), projection, PROJECTION, above(0.0),
     ),
     SymmetricGaussian: Subject(
         lambda e, d, n: SymmetricGaussian.for_mu(CLIP, gaussian_mu(e, d), n),

@@ -32,7 +32,8 @@ T     ``rounds``             pairs of a direction and a step
 5. What a task does at home is free (billboard lemma): it mixes the models along the penalty path,
    around the mean and on its own, by their leave-one-out likelihood times a public prior.
 
-**Sensitivity.** Every release is a sum of rows clipped to norm one: Δ₂ = 2 (replace), 1 (zero-out).
+**Sensitivity.** Every release is a sum of rows clipped to norm one: Δ₂ = 2 (replace), 1 (zero-out);
+the votes on scales, which are one-hot, √2 and 1.
 All noise levels, the number of rounds and all constants below are functions of (ε, δ, m, d) alone.
 """
 
@@ -73,7 +74,7 @@ from tacit.linear.problems import Problems
 from tacit.linear.rows import directed, or_zero, row_sums
 from tacit.linear.threads import isolated
 from tacit.privacy.budget import Budget, Neighbours
-from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.mechanisms import GaussianSum, VoteSum
 from tacit.privacy.release import Declared, Release
 
 VOTED = PENALTIES[2:-1:2]  # 0.1, 1, ..., 10⁴: the coarser path on which tasks vote
@@ -332,7 +333,7 @@ class Curator:
             ]
         shares.append(("vote", rest * (SHARES["vote"] if rounds else 1.0)))
         steps = tuple(
-            Step(name, GaussianSum.for_mu(1.0, mu * math.sqrt(share), neighbours))
+            Step(name, _summed(name).for_mu(1.0, mu * math.sqrt(share), neighbours))
             for name, share in shares
         )
         return cls(width, m, steps, rounds > 0, undeclared, home.declared_target)
@@ -418,6 +419,11 @@ class Curator:
         log_prior = prior_of_votes(total, sigma, self.n_tasks).reshape(-1, len(VOTED))
         fine = [np.interp(np.log10(PENALTIES), np.log10(VOTED), row) for row in log_prior]
         return np.stack(fine if self.joined else [*fine, np.zeros(len(PENALTIES))])
+
+
+def _summed(step: str) -> type[GaussianSum]:
+    """One-hot votes differ by √2 at most, other rows of norm one by 2."""
+    return VoteSum if step == "scale" else GaussianSum
 
 
 def public_rounds(mu: float, n_tasks: int, width: int) -> int:

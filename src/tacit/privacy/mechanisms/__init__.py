@@ -4,6 +4,7 @@
 mechanism              releases               Δ (replace, zero-out)   reveals              secure
 =====================  =====================  ======================  ===================  ======
 ``GaussianSum``        Σ x                    ℓ2: 2C, C               Gaussian(Δ/σ)        yes
+``VoteSum``            Σ x, x ≥ 0             ℓ2: √2 C, C             Gaussian(Δ/σ)        yes
 ``SymmetricGaussian``  Σ wwᵀ                  ‖·‖_F: √2 K², K²        Gaussian(Δ/σ)        yes
 ``DiagonalGaussian``   Σ w∘w                  ℓ2: √2 K², K²           Gaussian(Δ/σ)        yes
 ``GramGaussian``       WᵀW                    ‖·‖_F, grows with √m    Gaussian(Δ/σ)        yes
@@ -33,7 +34,14 @@ from tacit.privacy.mechanisms.covariances import (
     sensitivity_gram,
 )
 from tacit.privacy.mechanisms.rows import clip_rows, smat, svec
-from tacit.privacy.mechanisms.sums import GaussianSum, KNormSum, LaplaceSum, sum_sensitivity
+from tacit.privacy.mechanisms.sums import (
+    GaussianSum,
+    KNormSum,
+    LaplaceSum,
+    VoteSum,
+    sum_sensitivity,
+    vote_sensitivity,
+)
 from tacit.privacy.mechanisms.wishart import (
     PublishedWishart,
     TwoSidedWishart,
@@ -92,6 +100,7 @@ __all__ = [
     "PublishedWishart",
     "SymmetricGaussian",
     "TwoSidedWishart",
+    "VoteSum",
     "clip_rows",
     "covariance_sensitivity",
     "nuclear_sensitivity",
@@ -99,4 +108,5 @@ __all__ = [
     "smat",
     "sum_sensitivity",
     "svec",
+    "vote_sensitivity",
 ]

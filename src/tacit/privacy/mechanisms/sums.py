@@ -3,14 +3,15 @@
 Let x → x' be one unit's row before and after, both clipped to norm C. The sum changes by x' − x, so
 by the triangle inequality its sensitivity in the norm of the clip is 2C under replace (reached at
 x' = −x), and C under zero-out (x' = 0). Cutting rows onto the grid keeps ‖x‖ ≤ C, so it also
-holds of secure sums, exactly.
+holds of secure sums, exactly. Rows without negative entries, such as votes, are nearer to each
+other: ‖x' − x‖₂² = ‖x'‖² + ‖x‖² − 2⟨x', x⟩ ≤ 2C², on the grid too, as no entry changes its sign.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from math import prod
-from typing import ClassVar
+from math import prod, sqrt
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -50,6 +51,17 @@ def sum_sensitivity(clip_norm: float, neighbours: Neighbours) -> float:
     return by_neighbours(neighbours, replace=2 * clip_norm, zero_out=clip_norm)
 
 
+def vote_sensitivity(clip_norm: float, neighbours: Neighbours) -> float:
+    """Of a sum of rows of ℓ2 norm ≤ C without negative entries: √2 C (replace), C (zero-out).
+
+    √2 C is reached by two votes that have nothing in common, C e₁ and C e₂.
+
+    >>> round(vote_sensitivity(1.0, "replace"), 6), vote_sensitivity(1.0, "zero-out")
+    (1.414214, 1.0)
+    """
+    return by_neighbours(neighbours, replace=sqrt(2) * clip_norm, zero_out=clip_norm)
+
+
 @dataclass(frozen=True)
 class GaussianSum:
     """Σ of rows clipped to ℓ2 norm C, plus N(0, σ² I): μ-GDP with μ = Δ₂/σ.
@@ -73,15 +85,20 @@ class GaussianSum:
         check_positive("clip_norm", self.clip_norm)
         check_positive("sigma", self.sigma)
 
+    @staticmethod
+    def sensitivity(clip_norm: float, neighbours: Neighbours) -> float:
+        """Δ₂: 2C (replace), C (zero-out)."""
+        return sum_sensitivity(clip_norm, neighbours)
+
     @classmethod
-    def for_mu(cls, clip_norm: float, mu: float, neighbours: Neighbours) -> GaussianSum:
+    def for_mu(cls, clip_norm: float, mu: float, neighbours: Neighbours) -> Self:
         """The noise that makes the release μ-GDP."""
         check_positive("mu", mu)
-        return cls(clip_norm, sum_sensitivity(clip_norm, neighbours) / mu)
+        return cls(clip_norm, cls.sensitivity(clip_norm, neighbours) / mu)
 
     def event(self, neighbours: Neighbours) -> Gaussian:
-        """μ = 2C/σ (replace), C/σ (zero-out)."""
-        return Gaussian(sum_sensitivity(self.clip_norm, neighbours) / self.sigma)
+        """μ = Δ₂/σ."""
+        return Gaussian(self.sensitivity(self.clip_norm, neighbours) / self.sigma)
 
     def release(
         self,
@@ -111,6 +128,33 @@ class GaussianSum:
     def to_dict(self) -> dict[str, object]:
         """Name and parameters."""
         return {"name": type(self).__name__} | asdict(self)
+
+
+@dataclass(frozen=True)
+class VoteSum(GaussianSum):
+    """Σ of rows without negative entries, of ℓ2 norm ≤ C, plus N(0, σ² I): Δ₂ = √2 C, not 2C.
+
+    What is negative in a row becomes zero before it is clipped: the bound is not taken on trust.
+
+    >>> round(VoteSum(clip_norm=1.0, sigma=4.0).event("replace").mu, 6)
+    0.353553
+    """
+
+    @staticmethod
+    def sensitivity(clip_norm: float, neighbours: Neighbours) -> float:
+        """Δ₂: √2 C (replace), C (zero-out)."""
+        return vote_sensitivity(clip_norm, neighbours)
+
+    def release(
+        self,
+        contributions: FloatArray,
+        rng: np.random.Generator | None,
+        shares: FloatArray | None = None,
+    ) -> FloatArray:
+        """The noisy sum over units; unit i is clipped to C·shares[i]."""
+        rows = as_rows(contributions)
+        votes = np.where(np.isfinite(rows), np.maximum(rows, 0.0), np.nan)  # NaN: no vote at all
+        return super().release(votes, rng, shares)
 
 
 @dataclass(frozen=True)
