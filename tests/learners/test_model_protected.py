@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import Budget, Decomposed, GroupSparse, LowRank, SingleTask
+from tacit import Budget, Decomposed, GroupSparse, Ledger, LowRank, SingleTask
 from tacit.datasets import group_sparse_tasks, low_rank_tasks, related_tasks
 from tacit.datasets.generators import Generated
-from tacit.errors import BudgetExceeded, InvalidInput, NotPure
+from tacit.errors import InvalidInput, NotPure
 from tacit.learners import model_protected as module
 from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import GroupNorm, TraceNorm
@@ -25,7 +25,7 @@ from tacit.privacy.covariance_noise import (
     sound_mechanism,
 )
 from tacit.privacy.mechanisms import KNormSum, SymmetricGaussian, TwoSidedWishart
-from tacit.privacy.mechanisms.nested import EachRow, LocallyNoised, PublishedNoise
+from tacit.privacy.mechanisms.nested import EachRow, PublishedNoise
 
 NO_NOISE = Budget(1e9, 1e-5)
 ALL: list[Any] = [LowRank, GroupSparse, Decomposed]
@@ -332,7 +332,7 @@ def test_pure_mechanisms_need_no_delta(
     model.fit(small.X, small.y, task=small.task)
     assert model.guarantee_.delta == 0
     assert 0.999 < model.guarantee_.epsilon <= 1.0 + 1e-9
-    assert model.guarantee_.proven
+    assert model.guarantee_.proven == exact  # of floating-point noise δ = 0 is not claimed
     assert model.guarantee_.secure_noise == exact
     assert "pure" in model.guarantee_.accountant
     with pytest.raises(NotPure):
@@ -351,9 +351,9 @@ def test_pure_rounds_use_optimal_composition_and_add_up_over_fits(
     first = fitted(1.0)
     assert first.guarantee_.epsilon <= 1.0
     assert sum(line["event"]["epsilon"] for line in first.history_) > 1.3
-    with pytest.raises(BudgetExceeded):
-        fitted(1.0)
-    assert fitted(1.5).guarantee_.epsilon <= 1.5
+    second = fitted(1.0)
+    assert second.guarantee_.epsilon == pytest.approx(2 * first.guarantee_.epsilon)
+    assert second.guarantee_.delta == pytest.approx(2e-3)
 
 
 def test_tasks_with_different_budgets_may_use_pure_mechanisms(small: Generated) -> None:
@@ -378,8 +378,9 @@ def test_local_noise_has_the_right_density() -> None:
 
 
 def test_locally_noised_rows_are_clipped_again() -> None:
-    loud = LocallyNoised(KNormSum(1.0, 1e6), SymmetricGaussian(1.0, 1e-9))
-    covariance = loud.release(np.zeros((10, 3)), np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    loud = EachRow(KNormSum(1.0, 1e6)).release(np.zeros((10, 3)), rng)
+    covariance = SymmetricGaussian(1.0, 1e-9).release(loud, rng)
     assert np.trace(covariance) == pytest.approx(10.0, rel=1e-6)
 
 
@@ -395,14 +396,27 @@ def test_protecting_examples_is_a_second_guarantee(
         as_published=published,
     ).fit(small.X, small.y, task=small.task)
     local = model.local_guarantee_
-    assert local.epsilon == 4.0
+    assert local.epsilon == pytest.approx(4.0)
     assert "curator" in local.adversary
-    assert local.proven != published
+    assert not local.proven  # δ = 0 of floating-point noise is not claimed
     assert ("inverted" in local.reason) == published
-    assert not model.guarantee_.secure_noise
-    names = [line["mechanism"]["local"]["scale"] for line in model.history_]
+    assert not local.secure_noise
+    spends = [e.payload for e in model.ledger_.entries() if e.kind == "spend"]
+    scales = [spend["mechanism"]["row"]["scale"] for spend in spends if "at home" in spend["run"]]
     K, each = 1.0, 2.0
-    assert names == pytest.approx([each / (2 * K) if published else 2 * K / each] * 2)
+    assert scales == pytest.approx([each / (2 * K) if published else 2 * K / each] * 2)
+
+
+@pytest.mark.parametrize("learner", ALL)
+def test_what_the_curator_learns_adds_up_too(learner: Any, small: Generated) -> None:
+    ledger = Ledger.in_memory()
+    for _ in range(2):
+        model = learner(
+            budget=Budget(1.0, 1e-4), protect_examples=Budget(4.0, 0.0), rounds=2, ledger=ledger
+        ).fit(small.X, small.y, task=small.task)
+    assert model.local_guarantee_.epsilon == pytest.approx(8.0)
+    assert model.guarantee_.epsilon == pytest.approx(2 * model.guarantee_.run_epsilon)
+    assert "example" not in model.guarantee_.unit
 
 
 # --- limits -----------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ class Step:
 
     name: str
     mechanism: Mechanism
+    at_home: Mechanism | None = None  # noise of each task's own, before the curator sees anything
 
 
 class Participant(Protocol):
@@ -101,6 +102,7 @@ class Door:
     promise: Guarantee | None = None  # whom the run protects from whom; None: joint DP
     doubts: tuple[str, ...] = ()  # why nothing is proven
     family: str = ""
+    at_home: Door | None = None  # of what tasks release to the curator, if he is not trusted either
     transcript: Transcript = field(default_factory=list)
 
     def open(self, plan: Sequence[Event]) -> None:

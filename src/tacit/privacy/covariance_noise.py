@@ -15,18 +15,17 @@ from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import (
     DiagonalGaussian,
     GramGaussian,
-    LaplaceSum,
     PublishedWishart,
     SymmetricGaussian,
     TwoSidedWishart,
 )
-from tacit.privacy.mechanisms.nested import PublishedNoise
+from tacit.privacy.mechanisms.nested import DiagonalLaplace, PublishedNoise
 from tacit.privacy.noise import FloatArray
 
 Kind = Literal["full", "diagonal", "tasks"]
 """What is released: WWᵀ, its diagonal, or WᵀW."""
 
-Sound = SymmetricGaussian | DiagonalGaussian | GramGaussian | TwoSidedWishart | LaplaceSum
+Sound = SymmetricGaussian | DiagonalGaussian | GramGaussian | TwoSidedWishart | DiagonalLaplace
 Published = PublishedWishart | PublishedNoise
 
 PURE_NAME = {"full": "wishart", "diagonal": "laplace", "tasks": ""}
@@ -50,7 +49,7 @@ def sound_mechanism(
         raise InvalidInput(f"mechanism must be one of {known} here, got {name!r}")
     if kind == "full":
         return TwoSidedWishart.for_epsilon(clip_norm, amount, neighbours)
-    return LaplaceSum.for_epsilon(clip_norm**2, amount, neighbours)  # of w∘w: ‖w∘w‖₁ = ‖w‖₂²
+    return DiagonalLaplace.for_epsilon(clip_norm, amount, neighbours)
 
 
 def published_mechanism(
@@ -82,7 +81,7 @@ def noise_edge(mechanism: Sound | Published, dim: int, units: int) -> float:
             return math.sqrt(2 * math.log(max(dim, 2))) * sigma
         case TwoSidedWishart(scale=scale):
             return math.sqrt(8 * dim * (dim + 1)) * scale
-        case LaplaceSum(scale=scale):
+        case DiagonalLaplace(scale=scale):
             return math.log(2 * dim) * scale
     return 0.0
 

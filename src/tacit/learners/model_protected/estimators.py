@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from tacit.estimator import (
     Step,
     Unprotected,
 )
+from tacit.estimator.planning import open_door, stated
 from tacit.learners.model_protected.halves import (
     KINDS,
     OWN_PENALTIES,
@@ -34,7 +36,7 @@ from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
 from tacit.linear.together import Optimum, joined, open_decomposed, open_optimum
 from tacit.privacy.accounting import Cost
-from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.budget import Budget
 from tacit.privacy.covariance_noise import (
     Kind,
     Schedule,
@@ -46,14 +48,27 @@ from tacit.privacy.covariance_noise import (
     sound_mechanism,
 )
 from tacit.privacy.mechanisms import KNormSum, PublishedWishart
-from tacit.privacy.mechanisms.nested import LocallyNoised
-from tacit.privacy.release import Mechanism
+from tacit.privacy.mechanisms.nested import EachRow
 
 AUTO_CLIP = 1.0  # in a task's own units a model that explains its targets has about norm one
 AUTO_LEVEL = 0.1  # of K√(m/d), the singular value of m models of norm K spread over d directions
 QUIET = 0.5  # further rounds must keep the noise below this share of a direction's K²m/d
 MOST_ROUNDS = 5
 PUBLISHED_ROUNDS = 10
+
+
+INVERTED = "the published density has its fraction inverted: ε is claimed, the truth is 4K²/ε"
+
+AGAINST_THE_CURATOR = replace(
+    UNIT,
+    unit=f"{UNIT.unit}, so every single example in it",
+    adversary="the curator and all other tasks together",
+    not_covered=("a task's own model, which is solved without noise",),
+)
+"""Algorithm 5: K-norm noise on every model, (ε, 0)-DP for everything in the task's data, against
+the curator too (docs/privacy.md, C: the paper has the fraction inverted). The covariance then clips
+again, so its own guarantee against the other tasks holds whatever that noise did. Where ε of the
+noise at home is the smaller one, the covariance's noise adds nothing."""
 
 
 class ModelProtected(MultiTaskEstimator):
@@ -137,9 +152,12 @@ class ModelProtected(MultiTaskEstimator):
         if door is None:
             shared, self._found = self._open(home)
             return shared
+        door = self._door_at_home(door)
         curator = self._curator(home, door)
         tasks = Tasks.at(home, curator.rules, self.start)
-        return run_rounds(tasks, curator, door, progress=progress)
+        shared = run_rounds(tasks, curator, door, progress=progress)
+        self._note_local(door.at_home)
+        return shared
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         if "spread" in shared:
@@ -159,10 +177,6 @@ class ModelProtected(MultiTaskEstimator):
         if self._is_pure():
             return "optimal composition of pure releases (Kairouz, Oh, Viswanath)"
         return super()._accountant()
-
-    def _noise_is_exact(self) -> bool:
-        exact = self.mechanism in ("gaussian", "laplace") and not self.as_published
-        return exact and self.protect_examples is None
 
     def _claimed_only(self) -> str:
         return PublishedWishart.reason if self.as_published else ""
@@ -192,9 +206,10 @@ class ModelProtected(MultiTaskEstimator):
         rounds = self._rounds(door, clip_norm, m, d)
         mechanisms, edges = self._mechanisms(door, clip_norm, m, d, rounds)
         rules = self._rules(clip_norm, m, d)
+        own = self._noises_at_home(clip_norm, rounds)
         steps = tuple(
-            Step(f"covariance {t}", each)
-            for t, each in enumerate(self._protected(mechanisms, clip_norm, door), start=1)
+            Step(f"covariance {t}", *both)
+            for t, both in enumerate(zip(mechanisms, own, strict=True), start=1)
         )
         return Curator(rules, steps, edges, m, d)
 
@@ -260,24 +275,46 @@ class ModelProtected(MultiTaskEstimator):
             ]
         return tuple(found), tuple(noise_edge(each, max(d, 1), m) for each in found)
 
-    def _protected(
-        self, mechanisms: tuple[Any, ...], clip_norm: float, door: Door
-    ) -> tuple[Mechanism, ...]:
-        """Algorithm 5: local noise before each covariance, if it was asked for."""
+    # --- Algorithm 5: noise of each task's own, before each covariance ---
+
+    def _door_at_home(self, door: Door) -> Door:
+        """With a second account, of what the curator learns: another adversary, another budget."""
+        if self.protect_examples is None:
+            return door
+        own = open_door(
+            door.ledger.beside(f"{door.ledger.dataset}, against the curator"),
+            f"{door.run}, at home",
+            door.labels,
+            self.protect_examples,
+            door.rng,
+            pure=True,
+            promise=AGAINST_THE_CURATOR,
+            doubts=[INVERTED] if self.as_published else [],
+            family=door.family,
+        )
+        return replace(door, at_home=own)
+
+    def _noises_at_home(self, clip_norm: float, rounds: int) -> list[EachRow | None]:
+        """Steps 4 and 5: b of density ∝ exp(−‖b‖₂/s), s = 2K/ε, on each model."""
         budget = self.protect_examples
         if budget is None:
-            return mechanisms
-        amounts = pure_amounts(
-            np.ones(len(mechanisms)), Cost(epsilon=budget.epsilon, delta=budget.delta)
-        )
-        wrapped = []
-        for mechanism, amount in zip(mechanisms, amounts, strict=True):
-            local = KNormSum.for_epsilon(clip_norm, float(amount), budget.neighbours)
-            if self.as_published:  # Algorithm 5, step 4, as printed: exp(−(2K/ε)‖b‖)
-                local = KNormSum(clip_norm, float(amount) / (2 * clip_norm))
-            wrapped.append(LocallyNoised(local, mechanism))
-        self.local_guarantee_ = local_guarantee(budget, bool(self.as_published), door)
-        return tuple(wrapped)
+            return [None] * rounds
+        amounts = pure_amounts(np.ones(rounds), Cost(epsilon=budget.epsilon, delta=budget.delta))
+        if self.as_published:  # step 4, as printed: exp(−(2K/ε)‖b‖)
+            return [EachRow(KNormSum(clip_norm, float(a) / (2 * clip_norm))) for a in amounts]
+        sound = [KNormSum.for_epsilon(clip_norm, float(a), budget.neighbours) for a in amounts]
+        return [EachRow(each) for each in sound]
+
+    def _note_local(self, own: Door | None) -> None:
+        if own is not None:
+            self.local_guarantee_ = stated(
+                AGAINST_THE_CURATOR,
+                own.ledger,
+                own.labels,
+                [own.run],
+                neighbours=own.neighbours,
+                accountant="optimal composition of pure releases (Kairouz, Oh, Viswanath)",
+            )
 
     # --- the non-private twin ---
 
@@ -407,24 +444,3 @@ class Decomposed(ModelProtected):
 
     def _own_level(self) -> float | None:
         return None if self.own_penalty == "auto" else float(self.own_penalty)
-
-
-def local_guarantee(budget: Budget, as_published: bool, door: Door) -> Guarantee:
-    """What Algorithm 5's own noise promises, to everybody but the task itself."""
-    reason = "K-norm noise is drawn in floating point and snapped to a public grid"
-    if as_published:
-        reason = "the published density has its fraction inverted: ε is claimed, the truth is 4K²/ε"
-    elif door.rng is not None:
-        reason = "simulated noise: floating-point draws from a seeded generator"
-    return Guarantee(
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        unit=f"{UNIT.unit}, so every single example in it",
-        neighbours=budget.neighbours,
-        adversary="the curator and all other tasks together",
-        not_covered=("a task's own model, which is solved without noise",),
-        accountant="optimal composition of pure releases (Kairouz, Oh, Viswanath)",
-        secure_noise=False,
-        proven=not as_published and door.rng is None,
-        reason=reason,
-    )

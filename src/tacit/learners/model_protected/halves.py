@@ -25,7 +25,7 @@ from tacit.linear.threads import isolated
 from tacit.linear.together import split_path, with_intercept
 from tacit.privacy.covariance_noise import Kind
 from tacit.privacy.mechanisms import clip_rows
-from tacit.privacy.release import Declared, Mechanism, Release
+from tacit.privacy.release import Declared, Release
 
 Start = Literal["ridge", "lasso", "zeros"] | Callable[[Problems, Loss], FloatArray]
 
@@ -144,10 +144,7 @@ class Tasks:
     ) -> tuple[FloatArray, Any]:
         """The models of all tasks; the mechanism clips them (Algorithm 2, step 3)."""
         state = self.begin() if state is None else self.advance(state, shared["maps"].value[-1])
-        rows = state.W[:, :-1]
-        if _inner_name(step.mechanism) == "LaplaceSum":  # it sums w∘w, clipped here and there
-            rows = clip_rows(rows, self.rules.clip_norm) ** 2
-        return or_zero(rows, self.home.problems.speak(self.home.loss)), state
+        return or_zero(state.W[:, :-1], self.home.problems.speak(self.home.loss)), state
 
     def advance(self, state: State, shared_map: FloatArray) -> State:
         """Algorithm 2, steps 9–11 (3: 8–10; 4: 10–16); Ŵ and then the next gradient step."""
@@ -183,10 +180,6 @@ class Tasks:
         if not self.rules.literal:
             return W
         return np.column_stack([clip_rows(W[:, :-1], self.rules.clip_norm), W[:, -1]])
-
-
-def _inner_name(mechanism: Mechanism) -> str:
-    return type(mechanism).__name__
 
 
 def one_at_a_time(

@@ -1,4 +1,4 @@
-"""Mechanisms made of others: noise on each row, noise before a covariance; S1's other noises."""
+"""Mechanisms made of others: noise on each row, the pure diagonal; S1's other noises."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from tacit.errors import InvalidInput
-from tacit.privacy.accounting import Event, Gaussian, Pure
+from tacit.privacy.accounting import Gaussian, Pure
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.mechanisms.covariances import DiagonalGaussian, GramGaussian, SymmetricGaussian
 from tacit.privacy.mechanisms.rows import as_rows, check_positive, clip_rows, shared_clips, snapped
 from tacit.privacy.mechanisms.sums import GaussianSum, KNormSum, LaplaceSum
-from tacit.privacy.mechanisms.wishart import PublishedWishart, TwoSidedWishart
+from tacit.privacy.mechanisms.wishart import PublishedWishart
 from tacit.privacy.noise import FloatArray, system_generator, wishart
 
 
@@ -55,30 +54,32 @@ class EachRow:
         return {"name": type(self).__name__, "row": self.row.to_dict()}
 
 
-Covariance = SymmetricGaussian | DiagonalGaussian | GramGaussian | TwoSidedWishart | LaplaceSum
-
-
 @dataclass(frozen=True)
-class LocallyNoised:
-    """K-norm noise on every row before the covariance: S1 Algorithm 5, steps 4–6.
+class DiagonalLaplace:
+    """The diagonal of Σ wwᵀ, ‖w‖₂ ≤ K, with Laplace noise: the sum of w∘w, ‖w∘w‖₁ = ‖w‖₂² ≤ K².
 
-    ``local`` turns row w into w + b, b of density ∝ exp(−‖b‖₂/s) with s = 2K/ε: (ε, 0)-DP for
-    everything in the task's data, against the curator too (docs/privacy.md, C: the paper has the
-    fraction inverted). ``covariance`` then clips again, so its own guarantee against the other
-    tasks holds whatever the noise did. The event is that of the covariance; what the local noise
-    promises is a guarantee of its own. Where ε of the local noise is the smaller one, the
-    covariance's noise adds nothing.
-
-    >>> LocallyNoised(KNormSum(1.0, 4.0), SymmetricGaussian(1.0, 2.0)).event("zero-out")
-    Gaussian(mu=0.5)
+    >>> DiagonalLaplace(clip_norm=2.0, scale=8.0).event("replace")
+    Pure(epsilon=1.0)
     """
 
-    local: KNormSum
-    covariance: Covariance | PublishedWishart | PublishedNoise
+    clip_norm: float
+    scale: float
 
-    def event(self, neighbours: Neighbours) -> Event:
-        """What the covariance reveals to the other tasks."""
-        return self.covariance.event(neighbours)
+    @classmethod
+    def for_epsilon(
+        cls, clip_norm: float, epsilon: float, neighbours: Neighbours
+    ) -> DiagonalLaplace:
+        """The noise that makes the release (ε, 0)-DP."""
+        return cls(clip_norm, LaplaceSum.for_epsilon(clip_norm**2, epsilon, neighbours).scale)
+
+    @property
+    def squares(self) -> LaplaceSum:
+        """The sum that it is."""
+        return LaplaceSum(self.clip_norm**2, self.scale)
+
+    def event(self, neighbours: Neighbours) -> Pure:
+        """ε = 2K²/b (replace), K²/b (zero-out)."""
+        return self.squares.event(neighbours)
 
     def release(
         self,
@@ -86,23 +87,17 @@ class LocallyNoised:
         rng: np.random.Generator | None,
         shares: FloatArray | None = None,
     ) -> FloatArray:
-        """The noisy covariance of the noisy rows."""
-        noisy = EachRow(self.local).release(contributions, rng, shares)
-        if isinstance(self.covariance, LaplaceSum):  # a diagonal is the sum of the squared rows
-            noisy = clip_rows(noisy, self.covariance.clip_norm**0.5) ** 2
-        return self.covariance.release(noisy, rng, shares)
+        """The noisy diagonal (d,); unit i is clipped to K·√shares[i]."""
+        rows = clip_rows(as_rows(contributions, vectors=True), self.clip_norm)
+        return self.squares.release(rows**2, rng, shares)
 
     def secure(self, rng: np.random.Generator | None) -> bool:
-        """Never: K-norm noise has no exact sampler."""
-        return False
+        """Is the noise exact and from the operating system?"""
+        return self.squares.secure(rng)
 
     def to_dict(self) -> dict[str, object]:
         """Name and parameters."""
-        return {
-            "name": type(self).__name__,
-            "local": self.local.to_dict(),
-            "covariance": self.covariance.to_dict(),
-        }
+        return {"name": type(self).__name__} | asdict(self)
 
 
 @dataclass(frozen=True)
