@@ -1,0 +1,163 @@
+"""How much noise a run needs: the inverse of ``composition``, rounded towards more noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from tacit.errors import InvalidInput
+from tacit.privacy.budget import Budget
+from tacit.privacy.composition import composed_epsilon, plain_epsilon, pure_epsilon, run_epsilon
+from tacit.privacy.costs import Cost, remaining_mu
+from tacit.privacy.events import Counts, Event, Gaussian, Poisson, counted
+from tacit.privacy.gaussian import FloatArray, smallest
+
+_COARSER = 30.0  # than the grid of the answer; ε comes out a little larger
+_SMALLEST = 0.05  # σ/C that is worth looking for: e^200 and more hide nothing
+
+
+# --- noise for equal rounds ----------------------------------------------------------------------
+
+
+def poisson_noise_multiplier(
+    rate: float, rounds: int, budget: Budget, *, upper: float = 1e4
+) -> float:
+    """The smallest σ/C whose ``rounds`` Poisson-sampled sums stay within the budget."""
+    return noise_multiplier(
+        lambda multiplier: Poisson(rate, multiplier, budget.neighbours), rounds, budget, upper=upper
+    )
+
+
+def noise_multiplier(
+    event: Callable[[float], Event], rounds: int, budget: Budget, *, upper: float = 1e4
+) -> float:
+    """The smallest σ/C with which ``rounds`` events event(σ/C) stay within the budget.
+
+    At most 1e-4 of it above, never below; infinite beyond ``upper``. Without sampling there is a
+    formula, and it is an upper bound. From there a coarse grid, whose ε is never smaller, comes
+    close in many cheap steps, and the fine one finishes in three or four.
+    """
+
+    def counts(multiplier: float) -> Counts:
+        return counted([event(multiplier)] * rounds)
+
+    limit, delta = budget.epsilon, budget.delta
+    top = smallest(lambda z: plain_epsilon(counts(z), delta) <= limit, upper=upper)
+    if math.isinf(top) or isinstance(event(top), Gaussian):
+        return top
+
+    def quick(multiplier: float) -> float:
+        return composed_epsilon(counts(multiplier), delta, coarser=_COARSER)
+
+    near = least(quick, limit, top, tolerance=1e-3, floor=_SMALLEST)
+    slope = _steepness((near, quick(near)), (1.01 * near, quick(1.01 * near)))
+
+    def exact(multiplier: float) -> float:
+        return run_epsilon(counts(multiplier), delta)
+
+    return least(exact, limit, near, tolerance=1e-4, floor=_SMALLEST, slope=slope or 1.0)
+
+
+def least(
+    value: Callable[[float], float],
+    limit: float,
+    guess: float,
+    *,
+    tolerance: float,
+    floor: float = 0.0,
+    slope: float = 1.0,
+) -> float:
+    """The least x ≥ floor with value(x) ≤ limit, at most ``tolerance`` of it above, never below.
+
+    ``value`` falls, almost like x^−slope: its logarithm is near a line in log x, so that a secant
+    finds the root, and one more step on either side of it proves that it is there.
+
+    >>> round(least(lambda x: 1 / (x * x), 4.0, 3.0, tolerance=1e-6), 5)
+    0.5
+    """
+    low, high = 0.0, math.inf
+    seen: tuple[float, float] | None = None
+    while high > max(low * (1 + tolerance), floor):
+        found = value(guess)
+        slope = _steepness(seen, (guess, found)) or slope
+        seen = (guess, found)
+        fits = found <= limit
+        low, high = (low, guess) if fits else (guess, high)
+        ahead = guess * min(max((found / limit) ** (1 / slope), 0.25), 4.0)
+        guess = ahead * (1 - tolerance / 3 if fits else 1 + tolerance / 3)
+        if not low < guess < high:
+            guess = math.sqrt(low * high)
+        guess = max(guess, floor)
+    return high
+
+
+def _steepness(a: tuple[float, float] | None, b: tuple[float, float]) -> float | None:
+    """−d log value / d log x between two points; None where that is no positive number."""
+    if a is None or not 0 < min(a[1], b[1]) <= max(a[1], b[1]) < math.inf or a[0] == b[0]:
+        return None
+    slope = math.log(a[1] / b[1]) / math.log(b[0] / a[0])
+    return slope if slope > 0.05 else None
+
+
+# --- schedules of unequal rounds -----------------------------------------------------------------
+
+
+def power_schedule(rounds: int, alpha: float) -> FloatArray:
+    """a_t = t^α, t = 1..T (S1 §4.5, convex case)."""
+    return np.asarray(np.arange(1, rounds + 1, dtype=np.float64) ** alpha)
+
+
+def geometric_schedule(rounds: int, base: float) -> FloatArray:
+    """a_t = Q^−t, t = 1..T (S1 §4.5, strongly convex case), 0 < Q < 1."""
+    return np.asarray(base ** -np.arange(1, rounds + 1, dtype=np.float64))
+
+
+def scaled_schedule(
+    weights: Sequence[float] | FloatArray,
+    budget: Budget,
+    *,
+    pure: bool = False,
+    spent: Cost | None = None,
+) -> FloatArray:
+    """The largest base budget that fits, times a_t: μ_t (Gaussian) or ε_t (pure) for each round.
+
+    Gaussian: μ_t = a_t · μ/‖a‖, exactly. Pure: ε_t = a_t ε₀ with the largest ε₀ whose optimal
+    composition at δ stays within ε (basic composition when δ = 0).
+
+    >>> scaled_schedule([1.0, 1.0], Budget(1.0, 0.0), pure=True)
+    array([0.5, 0.5])
+    """
+    a = np.asarray(weights, dtype=np.float64)
+    if a.ndim != 1 or a.size == 0 or not np.all(np.isfinite(a)) or np.any(a < 0) or not a.any():
+        raise InvalidInput(f"a schedule needs non-negative finite weights, not all zero; got {a}")
+    spent = spent or Cost()
+    if not pure:
+        return np.asarray(a * remaining_mu(budget, spent) / np.linalg.norm(a))
+    left, delta = budget.epsilon - spent.epsilon, max(0.0, budget.delta - spent.delta)
+    return np.asarray(a * _pure_base(tuple(a.tolist()), left, delta))
+
+
+@lru_cache(maxsize=256)
+def _pure_base(weights: tuple[float, ...], left: float, delta: float) -> float:
+    """The largest ε₀ with which (a_t ε₀, 0)-DP releases are (left, δ)-DP together."""
+    basic = left / math.fsum(weights)
+    if delta == 0 or len(weights) == 1 or left <= 0:
+        return basic
+    inverse = least(
+        lambda x: pure_epsilon([a / x for a in weights], delta), left, 1 / basic, tolerance=1e-6
+    )
+    return max(basic, 1 / inverse)
+
+
+def per_report_epsilon(reports: int, budget: Budget) -> float:
+    """The ε of each of so many pure reports of one person, with which all are within the budget.
+
+    Their optimal composition at δ; ε/k each when δ = 0.
+
+    >>> per_report_epsilon(4, Budget(1.0, 0.0)), round(per_report_epsilon(50, Budget(1.0)), 4)
+    (0.25, 0.0388)
+    """
+    return float(scaled_schedule(np.ones(reports), budget, pure=True)[0])
