@@ -9,6 +9,7 @@ import pytest
 
 from tacit.audits.cases import Case, Settings
 from tacit.audits.local_encoders import K, local_encoder_audits, public_rows, users
+from tacit.errors import InvalidInput
 from tacit.learners.task_aware import TaskAwareEncoder
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms.local import LocalKNorm, additive
@@ -27,6 +28,29 @@ def test_each_encoder_is_what_it_says(case: Case) -> None:
 def test_the_audit_is_sharp() -> None:
     result = CASES["TaskAwareEncoder, privunit"].audit(Settings(seed=1))
     assert 0.8 <= result.epsilon_low <= 1.0
+
+
+def test_a_batch_that_one_row_stops_is_refuted() -> None:
+    """Nobody's report comes, or everybody's: all of the draws tell the two apart."""
+    found = CASES["TaskAwareEncoder, a batch refused for one row"].audit(Settings(seed=0))
+    assert found.refuted
+    assert found.epsilon_low > 5.0
+    sound = CASES["TaskAwareEncoder, a row that cannot be read"].audit(Settings(seed=0))
+    assert 0.3 <= sound.epsilon_low <= 1.0  # the centre of the ball is half as far as its other end
+
+
+def test_an_encoder_that_refuses_again_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant: a NaN row is an error in transform, as it once was."""
+    sound = TaskAwareEncoder._validated
+
+    def refusing(self: Any, X: Any, *, reset: bool) -> Any:
+        if np.isnan(np.asarray(X)).any():
+            raise InvalidInput("NaN")
+        return sound(self, X, reset=reset)
+
+    monkeypatch.setattr(TaskAwareEncoder, "_validated", refusing)
+    case = CASES["TaskAwareEncoder, a row that cannot be read"]
+    assert case.audit(Settings(seed=0, samples=1_000)).refuted
 
 
 def test_the_users_lie_far_outside_the_ball() -> None:

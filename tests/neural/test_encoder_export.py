@@ -60,7 +60,7 @@ def test_a_device_clips_the_latent_that_the_library_computes(
     written = json.loads((tmp_path / "encoder.json").read_text())
     rows = np.vstack([X, 50 * X[:5]])
     for x, latent in zip(rows, clip_rows(encoder.encode(rows), 1.0), strict=True):
-        assert np.allclose(encode.encode(x.tolist(), written), latent, rtol=1e-11, atol=1e-12)
+        assert np.allclose(encode.encode(str(x.tolist()), written), latent, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "knorm", "privunit", "gaussian"])
@@ -69,7 +69,7 @@ def test_a_device_reports_by_the_law_of_the_library(mechanism: str, tmp_path: Pa
     encode = device(encoder.export(tmp_path))
     written = json.loads((tmp_path / "encoder.json").read_text())
     x, count = X[0], 3000
-    there = np.array([encode.encode(x.tolist(), written) for _ in range(count)])
+    there = np.array([encode.encode(str(x.tolist()), written) for _ in range(count)])
     here = encoder.transform(np.tile(x, (20 * count, 1)))
     for direction in ([1.0, 0.0], [0.0, 1.0], [0.6, -0.8]):
         assert stats.ks_2samp(there @ direction, here @ direction).pvalue > ALPHA

@@ -6,6 +6,9 @@ The statistic is the log density ratio of a report, known in closed form for eve
 
 As published (docs/privacy.md, F), the same two users are three times as far apart as any two rows
 of the sample, and the claimed ε is refuted by the reports themselves.
+
+**Isolation.** A batch was once refused when one of its rows held NaN: that nobody's report came
+told what one user's row was. Now that row is reported around zero, and no other report moves.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from tacit.privacy.local import MECHANISMS, LocalName
 from tacit.privacy.mechanisms.local import LocalLaplace, LocalMechanism, SampledLaplace
 from tacit.privacy.mechanisms.rows import clip_rows
 
-ROWS, OVERSIZE, FARTHER = 300, 10.0, 3.0
+ROWS, OVERSIZE, FARTHER, BATCH = 300, 10.0, 3.0, 5
+REFUSED = -1e6  # the statistic where no report comes
 K = np.diag([2.0, 1.0, 0.0])
 EVERY: tuple[LocalName, ...] = (*MECHANISMS, "staircase")
 
@@ -73,6 +77,38 @@ def published_audit(asked: Asked) -> AuditResult:
     return _audited(encoder, asked, proven=False, secure=False)
 
 
+def unreadable_audit(asked: Asked, *, refusing: bool = False) -> AuditResult:
+    """A batch in which one user's row is far out, or holds NaN; ``refusing``: as it once was."""
+    encoder = _encoder(Budget(asked.epsilon, 0.0), mechanism="laplace", noise="simulated")
+    far, mechanism = users(encoder)[0], encoder.mechanism_
+    assert mechanism is not None
+    pair = (far, np.full_like(far, np.nan))
+    centres = clip_rows(encoder.design_.encoded(np.stack(pair)), mechanism.radius)
+
+    def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
+        encoder._rng = rng
+        batch = np.tile(np.vstack([pair[side], public_rows()[1:BATCH]]), (n, 1))
+        try:
+            _refused(batch, refusing)
+            reports = np.asarray(encoder.transform(batch)).reshape(n, BATCH, -1)[:, 0]
+        except InvalidInput:
+            return np.full(n, REFUSED)
+        one, other = (mechanism.log_density(reports, centre) for centre in centres)
+        return np.round(one - other, 9)  # low bits are another flaw's evidence (G)
+
+    return asked.audit(
+        draw,
+        _claim(mechanism, asked, proven=not refusing),
+        pair="one user's row, far outside the sample, becomes NaN",
+        statistic="whether the batch is reported, and the log density ratio of that user's report",
+    )
+
+
+def _refused(batch: FloatArray, refusing: bool) -> None:
+    if refusing and not np.isfinite(batch).all():
+        raise InvalidInput("Input X contains NaN.")
+
+
 def _encoder(budget: Budget, **more: Any) -> TaskAwareEncoder:
     return TaskAwareEncoder(budget, random_state=0, **more).fit(public_rows(), target=K)
 
@@ -89,7 +125,17 @@ def _audited(encoder: TaskAwareEncoder, asked: Asked, *, proven: bool, secure: b
         one, other = (mechanism.log_density(reports, row) for row in encoded)
         return np.round(one - other, 9)  # low bits are another flaw's evidence (G)
 
-    claim = Claim(
+    return asked.audit(
+        draw,
+        _claim(mechanism, asked, proven=proven),
+        reproducible=not secure,
+        pair="two users far outside the sample, in opposite directions",
+        statistic="exact log density ratio of the report",
+    )
+
+
+def _claim(mechanism: LocalMechanism, asked: Asked, *, proven: bool) -> Claim:
+    return Claim(
         mechanism.event("replace"),
         unit="one user's vector",
         neighbours="any two users",
@@ -97,13 +143,6 @@ def _audited(encoder: TaskAwareEncoder, asked: Asked, *, proven: bool, secure: b
         proven=proven,
         source=f"{type(mechanism).__name__}.event",
         read_at=asked.delta or 1e-5,
-    )
-    return asked.audit(
-        draw,
-        claim,
-        reproducible=not secure,
-        pair="two users far outside the sample, in opposite directions",
-        statistic="exact log density ratio of the report",
     )
 
 
@@ -123,4 +162,12 @@ def local_encoder_audits() -> tuple[Audit, ...]:
         Case("TaskAwareEncoder, as published", published_audit, flawed=True),
     ]
     about = "reports of users far outside the sample, through the encoder itself"
-    return (Audit("TaskAwareEncoder", about, tuple(cases)),)
+    refusing = partial(unreadable_audit, refusing=True)
+    isolation = (
+        Case("TaskAwareEncoder, a batch refused for one row", refusing, flawed=True),
+        Case("TaskAwareEncoder, a row that cannot be read", unreadable_audit),
+    )
+    return (
+        Audit("TaskAwareEncoder", about, tuple(cases)),
+        Audit("TaskAwareEncoder-isolation", "a batch in which one row cannot be read", isolation),
+    )

@@ -28,18 +28,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from tacit.errors import InvalidInput, UntrustedMessage
-from tacit.estimator.planning import opened
+from tacit.estimator.accounts import Accounted
 from tacit.neural import encoder_saving as saving
 from tacit.neural.encoder_choice import Constant, held_out_losses, without_report
 from tacit.neural.encoder_data import LossName, checked_rows, problem, standardisation
 from tacit.neural.encoder_layers import Layers, as_layers, forward, reading, writing
 from tacit.neural.encoder_noise import Clipping
 from tacit.neural.encoder_onnx import write_onnx
+from tacit.neural.encoder_parameters import require_parameters
 from tacit.neural.encoder_strategies import (
     Learned,
     Noise,
@@ -47,10 +48,8 @@ from tacit.neural.encoder_strategies import (
     Strategy,
     best_mechanism,
     learn,
-    require_strategy,
 )
 from tacit.neural.encoder_training import (
-    ACTIVATIONS,
     Activation,
     LossFunction,
     Problem,
@@ -58,6 +57,7 @@ from tacit.neural.encoder_training import (
     expected_loss,
 )
 from tacit.privacy.budget import Budget
+from tacit.privacy.isolation import require_alone
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.local import Layer, export_encoder, guarantee, reported
 from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace
@@ -66,7 +66,7 @@ from tacit.privacy.noise import FloatArray
 _REPORTS = 2**16  # simulated for predicted_loss_, at most 64 of a row
 
 
-class TaskAwareEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn ships no types
+class TaskAwareEncoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn ships no types
     """Keeps what a differentiable task needs, and spends the budget there.
 
         min E_{x,w} l(f(g_d(M(g_e(x)))), y) + η‖θ_e‖²,    M: clip to the unit ball, add noise
@@ -133,7 +133,7 @@ class TaskAwareEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
 
     def fit(self, X: Any, y: Any = None, *, target: nn.Module) -> TaskAwareEncoder:
         """Algorithm 1 on public rows X (n, d), with y (n,) or (n, outputs) or f(x)."""
-        self._require_parameters()
+        require_parameters(self)
         rows = checked_rows(X)
         if len(rows) < 2:
             raise InvalidInput(f"fit needs at least two rows, got {len(rows)}")
@@ -226,24 +226,41 @@ class TaskAwareEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         self.encoder_, self.decoder_, self.mechanism_ = encoder, decoder, mechanism
         self.n_features_in_ = encoder[0].weight.shape[1]
         self.dimensions_ = len(encoder[-1].bias)
-        self.ledger_ = opened(self.ledger)
+        self.ledger_ = self._spends_from()
         self._rng = np.random.default_rng(self.random_state)
 
     # --- reporting -----------------------------------------------------------------------------
 
     def transform(self, X: Any, user: Any = None) -> FloatArray:
-        """One report (n, Z) a row, charged to its user; None: every row is another person."""
-        latent = self.encode(X)
+        """One report (n, Z) a row, charged to its user; None: every row is another person.
+
+        A row that cannot be encoded (NaN) is reported as zero plus noise, and stops nobody else's.
+        """
+        rows = self._rows(X)
+        latent = forward(self.encoder_, rows)
         if self.budget is None or self.mechanism_ is None:
             return latent
+        require_alone("a user's report", lambda some: forward(self.encoder_, rows[some]), latent)
         rng = self._rng if self.noise == "simulated" else None
         ledger = None if user is None and self.ledger is None else self.ledger_
-        return reported(self.mechanism_, latent, self.budget, user=user, ledger=ledger, rng=rng)
+        return reported(
+            self.mechanism_,
+            latent,
+            self.budget,
+            reports=self.reports,
+            user=user,
+            ledger=ledger,
+            rng=rng,
+        )
 
     def encode(self, X: Any) -> FloatArray:
         """φ = g_e(x), (n, Z), before the clip and the noise: private, not to be reported."""
+        rows = self._rows(X)
+        return forward(self.encoder_, rows)
+
+    def _rows(self, X: Any) -> FloatArray:
         check_is_fitted(self, "encoder_")
-        return forward(self.encoder_, checked_rows(X, self.n_features_in_))
+        return checked_rows(X, self.n_features_in_, finite=self.budget is None)
 
     def inverse_transform(self, reports: Any) -> FloatArray:
         """x̂ = g_d(report), (n, d): post-processing, free."""
@@ -253,7 +270,7 @@ class TaskAwareEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
             raise InvalidInput(
                 f"reports must have shape (n, {self.dimensions_}), got {given.shape}"
             )
-        return forward(self.decoder_, given)
+        return forward(self.decoder_, given, lambda rows, weight: rows @ weight.T)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, Any]:
         """report0, report1, …"""
@@ -315,27 +332,6 @@ class TaskAwareEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.budget is not None
         return tags
-
-    def _require_parameters(self) -> None:
-        require_strategy(self.strategy)
-        if self.activation not in ACTIVATIONS:
-            raise InvalidInput(f"activation must be one of {tuple(ACTIVATIONS)}")
-        for name in ("reports", "epochs", "steps", "batch_size", "hidden", "dimensions"):
-            value = getattr(self, name)
-            if value is None and name in ("hidden", "dimensions"):
-                continue
-            if not (isinstance(value, int | np.integer) and value >= 1):
-                raise InvalidInput(f"{name} must be a positive integer, got {value!r}")
-        if not self.learning_rate > 0 or not self.regularization >= 0:
-            raise InvalidInput("learning_rate must be positive and regularization not negative")
-        if self.noise not in ("secure", "simulated"):
-            raise InvalidInput(f"noise must be 'secure' or 'simulated', got {self.noise!r}")
-        if self.budget is None and self.as_published:
-            raise InvalidInput("as_published needs a budget: its noise is Δ₁/ε")
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise InvalidInput(f"budget must be a Budget or None, got {self.budget!r}")
-        if self.budget is not None and self.budget.neighbours != "replace":
-            raise InvalidInput(f"local budgets are for any two vectors: 'replace', {self.budget}")
 
 
 def _generator(random_state: int | None) -> torch.Generator:

@@ -54,8 +54,8 @@ class Unscaled(nn.Module):
         return self.target(torch.addcmul(self.mean, z, self.spread))
 
 
-def checked_rows(X: Any, features: int | None = None) -> FloatArray:
-    """Rows (n, d) of finite numbers."""
+def checked_rows(X: Any, features: int | None = None, *, finite: bool = True) -> FloatArray:
+    """Rows (n, d) of numbers, which must be ``finite`` where they are not a user's own."""
     try:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -65,7 +65,7 @@ def checked_rows(X: Any, features: int | None = None) -> FloatArray:
     if features is not None and rows.shape[1] != features:
         raise InvalidInput(f"X has {rows.shape[1]} features, the encoder was fitted on {features}")
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    if bad.size:
+    if finite and bad.size:
         raise InvalidInput(f"X has NaN or infinity in {bad.size} rows, first in row {bad[0]}")
     return rows
 

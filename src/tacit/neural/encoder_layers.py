@@ -16,6 +16,7 @@ from scipy.special import expit
 from torch import Tensor, nn
 
 from tacit.neural.encoder_training import Activation
+from tacit.privacy.isolation import products
 from tacit.privacy.local import Layer
 from tacit.privacy.noise import FloatArray
 
@@ -35,8 +36,13 @@ _NAMES: dict[type[nn.Module], Activation] = {
 }
 
 
-def forward(layers: Layers, rows: FloatArray) -> FloatArray:
-    """a(W x + b), layer after layer: (n, in) → (n, out).
+Product = Callable[[FloatArray, FloatArray], FloatArray]
+"""X Wᵀ of rows (n, in) and a weight (out, in)."""
+
+
+def forward(layers: Layers, rows: FloatArray, product: Product = products) -> FloatArray:
+    """a(W x + b), layer after layer: (n, in) → (n, out); by default each row by itself, so that a
+    user's latent does not depend on who else reports.
 
     >>> layer = Layer(np.array([[1.0, -1.0]]), np.array([0.5]), "relu")
     >>> forward((layer,), np.array([[2.0, 1.0], [0.0, 1.0]]))
@@ -47,7 +53,7 @@ def forward(layers: Layers, rows: FloatArray) -> FloatArray:
         over="ignore", invalid="ignore"
     ):  # a latent that is not finite is clipped to 0
         for layer in layers:
-            rows = np.asarray(APPLY[layer.activation](rows @ layer.weight.T + layer.bias))
+            rows = np.asarray(APPLY[layer.activation](product(rows, layer.weight) + layer.bias))
     return rows
 
 

@@ -24,7 +24,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import InvalidInput
 from tacit.neural.encoder_layers import into_the_ball
 from tacit.neural.encoder_noise import Clipping, laplace_noise, simulated
 from tacit.neural.encoder_training import (
@@ -200,9 +199,3 @@ def _largest_distance(rows: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -
             break
         best = max(best, float(cdist(rows[start : start + 64], rows[:reach], "cityblock").max()))
     return best
-
-
-def require_strategy(name: object) -> None:
-    """Refuse an unknown strategy."""
-    if name not in STRATEGIES:
-        raise InvalidInput(f"strategy must be one of {STRATEGIES}, got {name!r}")

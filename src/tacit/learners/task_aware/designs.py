@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.privacy.isolation import products
 from tacit.privacy.mechanisms.local import LocalMechanism
 from tacit.privacy.mechanisms.rows import clip_rows
 from tacit.privacy.noise import FloatArray
@@ -35,8 +36,13 @@ class Design:
     offset: FloatArray  # (n,), d
 
     def encoded(self, X: Any) -> FloatArray:
-        """φ (rows, Z) of dense or sparse rows; nothing is densified."""
-        phi = np.asarray(X @ self.matrix.T)
+        """φ (rows, Z) of dense or sparse rows, each by itself; nothing is densified.
+
+        A user's φ must not depend on who else reports. scipy's product walks through a sparse row
+        by itself; numpy's takes dense ones in groups.
+        """
+        dense = isinstance(X, np.ndarray)
+        phi = products(X, self.matrix) if dense else np.asarray(X @ self.matrix.T)
         phi += self.bias
         return phi
 

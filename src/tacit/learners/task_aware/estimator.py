@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import folder
 from tacit._version import __version__
 from tacit.errors import InvalidInput, UntrustedMessage
+from tacit.estimator.accounts import Accounted
 from tacit.learners.task_aware.closed_forms import Spectrum
 from tacit.learners.task_aware.designs import Design
 from tacit.learners.task_aware.fitting import (
@@ -25,6 +26,7 @@ from tacit.learners.task_aware.fitting import (
 )
 from tacit.learners.task_aware.published import Strategy, published_design
 from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.isolation import require_alone
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.local import (
     Layer,
@@ -44,7 +46,7 @@ from tacit.privacy.mechanisms.local import (
 from tacit.privacy.noise import FloatArray
 
 
-class TaskAwareEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] # no types there
+class TaskAwareEncoder(TransformerMixin, Accounted):  # type: ignore[misc] # no types there
     """Reports that keep what a linear task needs: clip, noise, one vector a user.
 
     ``fit`` takes rows of volunteers, treated as public, and the task K: y = Kx with squared loss,
@@ -149,7 +151,7 @@ class TaskAwareEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
             simulated=simulated,
             claimed_only=SampledLaplace.reason if published else "",
         )
-        self.ledger_ = None if wanted is None else _opened(self.ledger)
+        self.ledger_ = None if wanted is None else self._spends_from()
         self._rng = np.random.default_rng(self.random_state) if simulated else None
 
     def _wanted(self) -> Wanted | None:
@@ -185,9 +187,16 @@ class TaskAwareEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         return tuple(name for name in every if epsilon <= most.get(name, np.inf))
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
+        """Rows; under a budget a user's NaN is nobody else's business."""
         try:
             return validate_data(
-                self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_min_samples=1
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=np.float64,
+                ensure_min_samples=1,
+                ensure_all_finite=reset or self.budget is None,
             )
         except ValueError as error:
             raise InvalidInput(str(error)) from None
@@ -198,18 +207,28 @@ class TaskAwareEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
         """The users' reports (rows, Z). Repeats by one user add up on the ledger.
 
         ``user`` labels the rows; None: every row is another person, who reports once. If one user
-        has too little left, BudgetExceeded is raised before noise is drawn for anybody.
+        has too little left, BudgetExceeded is raised before noise is drawn for anybody. A row that
+        cannot be encoded (NaN) is reported as zero plus noise, and stops nobody else's report.
         """
         check_is_fitted(self, "design_")
         rows = domains.clipped(self._validated(X, reset=False), self.domain_)
         phi, mechanism = self.design_.encoded(rows), self.design_.mechanism
         if mechanism is None or self.budget is None:
             return phi
+        require_alone("a user's report", lambda some: self.design_.encoded(rows[some]), phi)
         if self._rng is not None:  # a simulation may count; a device never tells
             self.clipped_rows_ = _longer(phi, mechanism.radius)
             self.outside_domain_ = domains.outside(X, self.domain_)
         ledger = self.ledger_ if user is not None or self.ledger is not None else None
-        return reported(mechanism, phi, self.budget, user=user, ledger=ledger, rng=self._rng)
+        return reported(
+            mechanism,
+            phi,
+            self.budget,
+            reports=self.reports,
+            user=user,
+            ledger=ledger,
+            rng=self._rng,
+        )
 
     def inverse_transform(self, X: Any) -> FloatArray:
         """Estimates of the users' vectors (rows, n) from their reports: x̂ = C report + d."""
@@ -309,18 +328,14 @@ class TaskAwareEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc] #
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.budget is not None  # in transform
         tags.non_deterministic = self.budget is not None
         return tags
 
 
-def _opened(ledger: Ledger | str | Path | None) -> Ledger:
-    if ledger is None:
-        return Ledger.in_memory()
-    return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-
-
 def _longer(phi: FloatArray, radius: float) -> int:
-    return int((np.einsum("ij,ij->i", phi, phi) > radius**2).sum())
+    with np.errstate(over="ignore"):
+        return int((np.einsum("ij,ij->i", phi, phi) > radius**2).sum())
 
 
 def _loss(design: Design, X: Any, K: FloatArray) -> float:
