@@ -601,6 +601,16 @@ def test_a_task_without_rows_can_be_split_and_selected() -> None:
     assert tasks.select([0]).sizes.tolist() == [0]
 
 
+def test_a_tasks_split_depends_on_its_own_rows_and_coins_alone() -> None:
+    """The seed may be public, as a run's name is: coins shared with others would tell of them."""
+    a, b, c = ([(clinic, age, "no", 1) for age in range(30)] for clinic in "abc")
+    before, after = dropping(a + b + c), dropping([*a[:7], ("b", None, "no", 1), *c])
+    for seed in range(5):
+        parts = [each.split(0.5, np.random.default_rng(seed))[0] for each in (before, after)]
+        np.testing.assert_array_equal(parts[0].task(2)[0], parts[1].task(2)[0])
+        assert len(parts[0].task(2)[0]) == 15
+
+
 def test_classes_that_are_not_declared_are_dropped_with_their_rows() -> None:
     schema = as_schema({"target": Column(categories=("no", "yes"), missing="drop")}, ["x0"])
     y = ["yes", None, "perhaps", "no"]

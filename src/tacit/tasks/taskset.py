@@ -175,6 +175,7 @@ class TaskSet:
         """Split every task at random: max(1, round(fraction · n_i)) rows to train on, and the rest.
 
         Both parts keep all labels. A task may have no test row left: its offsets are then equal.
+        Each task has its own coins, so that no task's rows follow from how many others there are.
 
         >>> tasks = TaskSet.from_arrays(np.ones((5, 1)), np.ones(5), task=[0, 0, 0, 0, 1])
         >>> train, test = tasks.split(0.5, np.random.default_rng(0))
@@ -184,13 +185,13 @@ class TaskSet:
         if not 0 < fraction < 1:
             raise InvalidInput(f"fraction must be in (0, 1), got {fraction}")
         train = np.minimum(self.sizes, np.maximum(1, np.rint(fraction * self.sizes))).astype(int)
-        shuffled = np.argsort(rng.random(self.n_rows))
-        shuffled = shuffled[_stable_order(self.task_index[shuffled], self.n_tasks)]
-        rank = np.arange(self.n_rows) - np.repeat(self.offsets[:-1], self.sizes)
-        in_train = rank < np.repeat(train, self.sizes)
-        parts = (shuffled[in_train], train), (shuffled[~in_train], self.sizes - train)
+        owners = zip(rng.spawn(self.n_tasks), self.sizes, strict=True)
+        places = np.concatenate([own.permutation(n) for own, n in owners])
+        in_train = places < np.repeat(train, self.sizes)
+        parts = (in_train, train), (~in_train, self.sizes - train)
         first, second = (
-            self._rows(np.sort(rows), _offsets(sizes), self.labels) for rows, sizes in parts
+            self._rows(np.flatnonzero(chosen), _offsets(sizes), self.labels)
+            for chosen, sizes in parts
         )
         return first, second
 
