@@ -7,7 +7,7 @@ import math
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,9 @@ from tacit.cli.loading import label_named
 from tacit.cli.reading import read_data
 from tacit.errors import InvalidInput
 from tacit.tasks import Column, TaskSet, read_table
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command, Desk
 
 RANGES = """
 [columns.age]
@@ -223,3 +226,36 @@ def test_a_csv_is_read_as_text_and_blank_cells_are_missing(tmp_path: Path) -> No
     frame = read_table(table)
     assert set(frame.dtypes) == {pl.String}
     assert frame.row(0) == ("1", None, None, "a ", None)
+
+
+def test_a_fit_drops_what_was_declared_to_be_dropped_and_says_how_much(
+    desk: Desk, command: Command
+) -> None:
+    with desk.table.open("a") as file:
+        file.write("gone,,f,40\ngone,9,x,40\ns00,n/a,f,40\nlonely,9,f,40\n")
+    declared = desk.ranges.read_text().replace("high = 19", 'high = 19\nmissing = "drop"')
+    desk.ranges.write_text(declared.replace('"m"]', '"m"]\nmissing = "drop"'))
+    done = command(*desk.fit())
+    assert done.code == 0, done.err
+    assert "3 rows were dropped, their cells empty or undeclared; 1 tasks have no row" in done.err
+    assert "dropped" not in done.out
+    new = desk.path / "new.csv"
+    new.write_text("school,age,sex\ngone,9,f\nlonely,9,f\n")
+    said = command("predict", desk.path / "model", new)
+    assert [line.split(",")[0] for line in said.out.splitlines()] == ["school", "gone", "lonely"]
+
+
+def test_parquet_with_numbers_is_predicted_by_a_model_of_a_csv(
+    desk: Desk, command: Command
+) -> None:
+    desk.table.write_text(desk.table.read_text().replace("s0", "").replace("s1", "1"))
+    assert command(*desk.fit()).code == 0
+    rows = {"school": [3.0, 11.0], "age": [10, 11], "sex": ["f", "m"]}
+    pl.DataFrame(rows).write_parquet(desk.path / "new.parquet")
+    pl.DataFrame(rows | {"school": ["3", "11"]}).write_csv(desk.path / "new.csv")
+    said = [
+        command("predict", desk.path / "model", desk.path / f) for f in ("new.parquet", "new.csv")
+    ]
+    numbers = [[line.split(",")[1] for line in each.out.splitlines()] for each in said]
+    assert numbers[0] == numbers[1]
+    assert len(numbers[0]) == 3

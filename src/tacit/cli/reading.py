@@ -66,6 +66,7 @@ class Data:
     loss: LossName
     tasks: TaskSet
     learner: str
+    dropped: int  # rows that were left out, as declared
 
     def split(self, holdout: float, seed: int) -> tuple[TaskSet, TaskSet | None]:
         """Rows to learn from, and rows held out at home. The choice looks at no value."""
@@ -86,7 +87,7 @@ def read_data(request: Request) -> Data:
     name = request.learner
     if name == "auto":
         name = automatic(tasks.n_tasks, tasks.n_features, loss)
-    return Data(schema, loss, tasks, name)
+    return Data(schema, loss, tasks, name, frame.height - tasks.n_rows)
 
 
 def _tasks(frame: Any, request: Request, schema: Schema) -> TaskSet:
@@ -106,11 +107,17 @@ def _tasks(frame: Any, request: Request, schema: Schema) -> TaskSet:
 
 
 def warnings_for(request: Request, data: Data) -> list[str]:
-    """What is allowed and should be thought about."""
-    m = data.tasks.n_tasks
-    if request.delta * m < SMALL_DELTA:
-        return []
-    return [
-        f"delta {request.delta:g} is not well below 1/m = {1 / m:.2g}: "
-        "with such a delta one whole task of m may leak"
-    ]
+    """What is allowed and should be thought about. For the operator: it tells of the rows."""
+    m, found = data.tasks.n_tasks, []
+    if data.dropped:
+        empty = int((data.tasks.sizes == 0).sum())
+        found.append(
+            f"{data.dropped} rows were dropped, their cells empty or undeclared; "
+            f"{empty} tasks have no row left, and contribute nothing"
+        )
+    if request.delta * m >= SMALL_DELTA:
+        found.append(
+            f"delta {request.delta:g} is not well below 1/m = {1 / m:.2g}: "
+            "with such a delta one whole task of m may leak"
+        )
+    return found
