@@ -31,7 +31,6 @@ Nothing here runs in constant time: an observer of the clock is not covered.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,6 +38,8 @@ from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+
+from tacit.privacy.big_integers import UNIT_BITS, exponential_below, half_normal_below
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -53,7 +54,6 @@ STATISTICAL_DISTANCE = 0.0
 
 _CELL_BITS = 21  # cells in a bucket: 2R/64
 _ACCEPT_BITS = 42  # 64 = 1 (sign) + 21 (cell) + 42 (accept)
-_UNIT_BITS = 55  # exponents of densities are integers in units of 2^−55: z²/2 = c²/2^55 at z = c·h
 _GUIDE_BITS = 16
 _CHUNK = 2**16  # values at a time: what they need stays in the cache
 
@@ -103,68 +103,6 @@ def system_generator() -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(os.urandom(16))))
 
 
-# --- big integers: P(|z| < t), to as many bits as asked ------------------------------------------
-
-
-def _rounded_shift(value: int, by: int) -> int:
-    """value / 2^by, to the nearest integer."""
-    return (value + (1 << (by - 1))) >> by
-
-
-def _series(exponent: int, step: int, bits: int) -> int:
-    """2^bits Σ_n (−x)^n / (n! (step·n + 1)), x = exponent/2^55, with an error below 1.
-
-    Terms are at most e^x < 2^{1.5x}. Flooring each of N < 2^29 terms costs at most N e^x units in
-    each later term, N² e^x < 2^{58+1.5x} in all; there are 2^{64+1.5x} units in the result's last
-    bit. What is cut off is alternating and below one unit.
-    """
-    guard = 64 + ((3 * exponent) >> (_UNIT_BITS + 1))
-    total, n, term = 0, 0, 1 << (bits + guard)
-    while term:
-        total += (-1) ** n * (term // (step * n + 1))
-        n += 1
-        term = term * exponent // (n << _UNIT_BITS)
-    return _rounded_shift(total, guard)
-
-
-def _inverse_arctan(n: int, bits: int) -> int:
-    """2^bits arctan(1/n), with an error below the number of terms."""
-    total, k, power = 0, 0, (1 << bits) // n
-    while power:
-        total += (-1) ** k * (power // (2 * k + 1))
-        k, power = k + 1, power // (n * n)
-    return total
-
-
-@lru_cache(maxsize=64)
-def _root_two_over_pi(bits: int) -> int:
-    """2^bits √(2/π), with an error below 16 × bits; π by Machin's formula."""
-    pi = 16 * _inverse_arctan(5, bits) - 4 * _inverse_arctan(239, bits)
-    return math.isqrt((2 << (3 * bits)) // pi)
-
-
-def _half_normal_below(edge: int, bits: int) -> int:
-    """2^bits P(|z| < t), t = edge·h, z standard normal, with an error below 1.
-
-    P = √(2/π) t Σ_n (−t²/2)^n / (n! (2n+1)); 64 guard bits hold the errors of both factors.
-
-    >>> _half_normal_below(2 * RESOLUTION, 64) / 2**64  # P(|z| < 1)
-    0.6826894921370859
-    """
-    wide = bits + 64
-    product = _root_two_over_pi(wide) * edge * _series(edge * edge, 2, wide)
-    return _rounded_shift(product, 2 * wide - bits + 27)  # h = 2^−27
-
-
-def _exponential_below(edge: int, bits: int) -> int:
-    """2^bits P(|z| < t) = 2^bits (1 − e^−t), t = edge·h, with an error below 1.
-
-    >>> _exponential_below(2 * RESOLUTION, 64) / 2**64
-    0.6321205588285577
-    """
-    return (1 << bits) - _series(edge << 28, 0, bits)
-
-
 # --- the two laws --------------------------------------------------------------------------------
 
 
@@ -195,8 +133,8 @@ def _exponential_rise(first: IntArray, j: IntArray) -> IntArray:
     return j << 28
 
 
-_GAUSSIAN = _Law(_half_normal_below, lambda edge: edge * edge, _gaussian_rise)
-_EXPONENTIAL = _Law(_exponential_below, lambda edge: edge << 28, _exponential_rise)
+_GAUSSIAN = _Law(half_normal_below, lambda edge: edge * edge, _gaussian_rise)
+_EXPONENTIAL = _Law(exponential_below, lambda edge: edge << 28, _exponential_rise)
 
 
 def _mass_ratio(law: _Law, first: int, cell: int, bits: int) -> int:
@@ -204,7 +142,7 @@ def _mass_ratio(law: _Law, first: int, cell: int, bits: int) -> int:
 
     A mass is at least 2^−30 e^−x, of which bits + 34 bits are kept.
     """
-    wide = bits + 64 + ((3 * law.exponent(cell + 1)) >> (_UNIT_BITS + 1))
+    wide = bits + 64 + ((3 * law.exponent(cell + 1)) >> (UNIT_BITS + 1))
     mass = law.below(cell + 1, wide) - law.below(cell, wide)
     mass_first = law.below(first + 1, wide) - law.below(first, wide)
     return ((mass << (bits + 1)) // mass_first + 1) >> 1
@@ -287,9 +225,9 @@ def _accepted(law: _Law, first: IntArray, j: IntArray, v: IntArray, source: Sour
     exp is good to one unit of 2^−42 if its relative error is below 2^−43, a thousand ulps.
     """
     rise = law.rise(first, j)
-    accepted: BoolArray = v + (rise >> (_UNIT_BITS - _ACCEPT_BITS)) + 3 <= 2**_ACCEPT_BITS
+    accepted: BoolArray = v + (rise >> (UNIT_BITS - _ACCEPT_BITS)) + 3 <= 2**_ACCEPT_BITS
     open_ = np.flatnonzero(~accepted)
-    ratio = np.exp(rise[open_] * -(2.0**-_UNIT_BITS)) * 2.0**_ACCEPT_BITS
+    ratio = np.exp(rise[open_] * -(2.0**-UNIT_BITS)) * 2.0**_ACCEPT_BITS
     accepted[open_] = v[open_] + 2 <= ratio
     for i in open_[np.abs(v[open_] - ratio) < 2]:
         accepted[i] = _settle_acceptance(law, int(first[i]), int(j[i]), int(v[i]), source)
