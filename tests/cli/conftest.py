@@ -54,6 +54,11 @@ class Desk:
     def ranges(self) -> Path:
         return self.path / "ranges.toml"
 
+    @property
+    def ledger(self) -> Path:
+        """Where spending adds up if no other place is named."""
+        return self.path / "pupils.csv.ledger.sqlite"
+
     def fit(self, out: str = "model", **changed: Any) -> list[str]:
         """The arguments of tacit fit; None leaves an option out, True names a flag."""
         options: dict[str, Any] = {
@@ -63,7 +68,8 @@ class Desk:
             "ranges": self.ranges,
             "out": self.path / out,
         }
-        named = {name: value for name, value in (options | changed).items() if value is not None}
+        given = {name.replace("_", "-"): value for name, value in (options | changed).items()}
+        named = {name: value for name, value in given.items() if value is not None}
         flags = [f"--{name}" for name, value in named.items() if value is True]
         pairs = [(f"--{name}", str(value)) for name, value in named.items() if value is not True]
         return ["fit", str(self.table), *flags, *(text for pair in pairs for text in pair)]

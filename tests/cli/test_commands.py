@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,23 +94,55 @@ def test_help_imports_nothing_heavy(process: Command) -> None:
 def test_the_ledger_is_shown_and_verified_against_its_certificate(
     fitted: Desk, command: Command
 ) -> None:
-    ledger = fitted.path / "model" / "ledger.sqlite"
-    shown = command("ledger", "show", ledger, "--json")
-    kinds = {entry["kind"] for entry in json.loads(shown.out)["entries"]}
-    assert kinds == {"run", "spend", "output"}
+    shown = command("ledger", "show", fitted.ledger, "--json")
+    (ledger,) = json.loads(shown.out)["ledgers"]
+    kinds = {entry["kind"] for entry in ledger["entries"]}
+    assert kinds == {"ledger", "run", "spend", "output", "certificate"}
     certificate = fitted.path / "model" / "certificate.json"
-    assert command("ledger", "verify", ledger, "--certificate", certificate).code == 0
+    assert ledger["identity"] == json.loads(certificate.read_text())["ledger"]["identity"]
+    assert command("ledger", "verify", fitted.ledger, "--certificate", certificate).code == 0
+
+
+def test_the_inventory_says_what_was_spent_by_whom_and_what_is_left(
+    desk: Desk, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "lee")
+    command(*desk.fit(cap=1.6))
+    command(*desk.fit("second", noise="simulated", seed=1))
+    command(*desk.fit("third", dataset="teachers"))
+    monkeypatch.chdir(desk.path)
+    said = command("ledger", "show").out
+    for text in (
+        "pupils.csv.ledger.sqlite: ledger ",
+        "data set 'pupils.csv': 12 tasks, lifetime cap ε 1.6, δ 1e-05, left ε 0.1",
+        "over 2 runs; NOT proven (simulated noise",
+        "NO secure noise",
+        "data set 'teachers': 12 tasks, no lifetime cap",
+        "over 1 run; proven, secure noise",
+        "by lee@",
+        "1 of 1 releases, for a whole task: its data and its model (replace)",
+    ):
+        assert text in said, text
+    assert said.count("by lee@") == 3
+    assert f"{datetime.now(UTC):%Y-%m}" in said
+
+
+def test_without_a_ledger_here_show_asks_for_one(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("ledger", "show")
+    assert (done.code, "name a ledger" in done.err) == (2, True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_shortened_ledger_is_a_negative_verdict(fitted: Desk, command: Command) -> None:
-    ledger = fitted.path / "model" / "ledger.sqlite"
-    connection = sqlite3.connect(ledger)
-    connection.execute("DELETE FROM entries WHERE seq = (SELECT max(seq) FROM entries)")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(fitted.ledger)) as connection, connection:
+        connection.execute("DELETE FROM entries WHERE seq >= (SELECT max(seq) - 1 FROM entries)")
     certificate = fitted.path / "model" / "certificate.json"
-    bad = command("ledger", "verify", ledger, "--certificate", certificate)
-    assert (bad.code, "Traceback" in bad.err) == (1, False)
+    for given in (("--certificate", certificate), ()):  # the head is kept beside it too
+        bad = command("ledger", "verify", fitted.ledger, *given)
+        assert (bad.code, "Traceback" in bad.err) == (1, False)
 
 
 @pytest.mark.parametrize("name", ["show", "verify"])
@@ -127,5 +161,4 @@ def test_a_certificate_without_an_anchor_is_exit_2(
 ) -> None:
     wrong = fitted.path / "wrong.json"
     wrong.write_text(content)
-    ledger = fitted.path / "model" / "ledger.sqlite"
-    assert command("ledger", "verify", ledger, "--certificate", wrong).code == 2
+    assert command("ledger", "verify", fitted.ledger, "--certificate", wrong).code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import resource
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.cli.conftest import Command, Desk, Done
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
 Arguments = list[Any]
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 
@@ -122,6 +124,32 @@ def no_ledger(desk: Desk) -> tuple[Arguments, str]:
     return desk.fit(ledger=desk.table), "is not a tacit ledger"
 
 
+def empty_ledger(desk: Desk) -> tuple[Arguments, str]:
+    desk.ledger.write_bytes(b"")
+    return desk.fit(), "a ledger that lost its entries, not a new one"
+
+
+def no_place_for_a_ledger(desk: Desk) -> tuple[Arguments, str]:
+    return desk.fit(ledger=desk.path / "nowhere" / "l.sqlite"), "name a place with --ledger"
+
+
+def ledger_of_the_first_format(desk: Desk) -> tuple[Arguments, str]:
+    shutil.copy(GOLDEN / "labels.sqlite", desk.ledger)
+    return desk.fit(), "is a ledger of format 1"
+
+
+def no_signing_key(desk: Desk) -> tuple[Arguments, str]:
+    return desk.fit(signing_key=desk.table), "holds no Ed25519 private key"
+
+
+def missing_signing_key(desk: Desk) -> tuple[Arguments, str]:
+    return desk.fit(signing_key=desk.path / "nothing.pem"), "nothing.pem: No such file"
+
+
+def cap_below_nothing(desk: Desk) -> tuple[Arguments, str]:
+    return desk.fit(cap=-1), "epsilon must be a positive finite number"
+
+
 def no_target(desk: Desk) -> tuple[Arguments, str]:
     return desk.fit(target=None), "--target"
 
@@ -151,6 +179,12 @@ CASES: list[Callable[[Desk], tuple[Arguments, str]]] = [
     negative_epsilon,
     unknown_learner,
     no_ledger,
+    empty_ledger,
+    no_place_for_a_ledger,
+    ledger_of_the_first_format,
+    no_signing_key,
+    missing_signing_key,
+    cap_below_nothing,
     no_target,
     text_for_an_option,
 ]
@@ -204,17 +238,22 @@ def without_override() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="drops capabilities as Linux has them")
-@pytest.mark.parametrize("forbidden", ["table", "folder"])
+@pytest.mark.parametrize("forbidden", ["table", "folder", "ledger"])
 def test_no_permission_is_told_in_one_line(forbidden: str, desk: Desk, process: Command) -> None:
     if forbidden == "table":
         desk.table.chmod(0)
         arguments, said = desk.fit(), "pupils.csv"
+    elif forbidden == "ledger":
+        (desk.path / "locked").mkdir()
+        table = shutil.copy(desk.table, desk.path / "locked")
+        (desk.path / "locked").chmod(0o500)
+        arguments, said = ["fit", str(table), *desk.fit()[2:]], "name another place with --ledger"
     else:
         (desk.path / "locked").mkdir(mode=0o500)
         arguments, said = desk.fit(out="locked/model"), "locked"
     done = process(*arguments, preexec_fn=without_override)
     require_one_line(done, said)
-    assert "ermission denied" in done.err or "not readable" in done.err
+    assert any(why in done.err for why in ("ermission denied", "not readable", "not writable"))
 
 
 def small_files() -> None:

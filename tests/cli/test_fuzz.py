@@ -14,6 +14,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tacit.certificate import seal
+from tacit.certificate.documents import rendered, signed
+from tacit.errors import InvalidInput
+
 RANGES = """
 [columns.t]
 type = "ignore"
@@ -131,28 +135,54 @@ JSON = st.recursive(
     max_leaves=4,
 )
 NAMED = st.sampled_from(
-    [None, "guarantee", "steps", "ledger", "run", "data", "tasks", "tacit", "dataset", "options"]
+    [
+        *(None, "guarantee", "steps", "ledger", "run", "data", "tasks", "tacit", "dataset"),
+        *("options", "accounts", "digests", "says", "format", "signature", "budget"),
+    ]
 )
 
 
-@settings(max_examples=40, deadline=None)
-@given(file=st.sampled_from(["certificate.json", "run.json"]), name=NAMED, new=JSON)
-@example(file="certificate.json", name="steps", new=[1])
-@example(file="certificate.json", name="tasks", new="x")
-@example(file="certificate.json", name="guarantee", new={"epsilon": "x"})
-@example(file="certificate.json", name="ledger", new={"digest": 1, "length": -1})
-@example(file="run.json", name="ledger", new="../nothing")
-@example(file="run.json", name="fingerprint", new=None)
+def written(path: Path, value: object, sealed_again: bool) -> None:
+    """The file as somebody leaves it who edits it, or who strips signatures and seals anew."""
+    if not (sealed_again and isinstance(value, dict) and path.name == "certificate.json"):
+        path.write_text(json.dumps(value))
+        return
+    with contextlib.suppress(InvalidInput, UnicodeError):  # what cannot be written is not
+        path.write_bytes(rendered(signed(value, None)))
+        seal(path.parent, None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    file=st.sampled_from(["certificate.json", "run.json", "seal.json"]),
+    name=NAMED,
+    new=JSON,
+    sealed_again=st.booleans(),
+)
+@example(file="certificate.json", name="steps", new=[1], sealed_again=True)
+@example(file="certificate.json", name="tasks", new="x", sealed_again=True)
+@example(file="certificate.json", name="guarantee", new={"epsilon": "x"}, sealed_again=True)
+@example(file="certificate.json", name="ledger", new={"digest": 1, "length": -1}, sealed_again=True)
+@example(file="certificate.json", name="accounts", new=[{"tasks": 1}], sealed_again=True)
+@example(file="certificate.json", name="accounts", new={"a": None}, sealed_again=True)
+@example(file="certificate.json", name="accounts", new=[], sealed_again=True)
+@example(file="certificate.json", name="signature", new={"public_key": "é"}, sealed_again=False)
+@example(file="seal.json", name="files", new={"\x00": "x"}, sealed_again=False)
+@example(file="run.json", name="ledger", new="../nothing", sealed_again=False)
+@example(file="run.json", name="fingerprint", new=None, sealed_again=False)
 def test_any_certificate_is_judged_without_a_traceback(
-    file: str, name: str | None, new: object, fitted_once: Path
+    file: str, name: str | None, new: object, sealed_again: bool, fitted_once: Path
 ) -> None:
     """``name`` None: the whole file is something else."""
-    with tempfile.TemporaryDirectory() as folder:
-        for kept in ("model.safetensors", "certificate.json", "run.json", "ledger.sqlite"):
-            shutil.copy(fitted_once / "model" / kept, folder)
-        path = Path(folder) / file
+    with tempfile.TemporaryDirectory() as home:
+        for kept in fitted_once.glob("pupils.csv*"):
+            shutil.copy(kept, home)
+        folder = Path(home) / "model"
+        shutil.copytree(fitted_once / "model", folder, ignore=shutil.ignore_patterns("*.html"))
+        seal(folder, None)
+        path = folder / file
         old = json.loads(path.read_text())
-        path.write_text(json.dumps(new if name is None else old | {name: new}))
+        written(path, new if name is None else old | {name: new}, sealed_again)
         assert outcome("verify", folder)[0] in (0, 1)
         code, told = outcome("predict", folder, fitted_once / "pupils.csv")
         assert code in (0, 1, 2), told

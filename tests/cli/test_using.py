@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,10 @@ import polars
 import pytest
 
 import tacit
-from tacit import Budget, Column, MeanRegularized
+from tacit import Budget, Column, MeanRegularized, folder
+from tacit.certificate import seal
+from tacit.certificate.documents import rendered, signed
+from tacit.privacy.signing import signer_in
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command, Desk
@@ -109,6 +115,7 @@ def test_a_hand_out_holds_no_other_tasks_number(fitted: Desk, command: Command) 
     assert {p.name for p in (fitted.path / "h").iterdir()} == {
         "model.safetensors",
         "certificate.json",
+        "seal.json",
     }
 
 
@@ -141,35 +148,158 @@ def test_a_hand_out_does_not_overwrite(fitted: Desk, command: Command) -> None:
     assert (done.code, "already" in done.err) == (2, True)
 
 
+@pytest.mark.parametrize("how", [{"noise": "simulated", "seed": 1}])
+def test_what_is_not_proven_is_handed_out_only_if_it_says_so(
+    how: dict[str, Any], desk: Desk, command: Command
+) -> None:
+    command(*desk.fit(**how))
+    out, asked = desk.path / "h", ("--task", "s03", "--out", desk.path / "h")
+    refused = command("hand-out", desk.path / "model", *asked)
+    assert (refused.code, out.exists()) == (2, False)
+    assert "not proven: simulated noise" in refused.err
+    assert command("hand-out", desk.path / "model", *asked, "--unproven").code == 0
+    first = (out / "certificate.json").read_text().splitlines()[0]
+    assert first.startswith('{ "says": "NOT PROVEN: simulated noise')
+
+
+def test_all_recipients_hold_the_same_certificate(fitted: Desk, command: Command) -> None:
+    said = []
+    for task in ("s01", "s02"):
+        out = fitted.path / task
+        done = command("hand-out", fitted.path / "model", "--task", task, "--out", out, "--json")
+        said.append(json.loads(done.out))
+        seal = json.loads((out / "seal.json").read_text())
+        assert seal["tasks"] == [task]
+    first, second = (Path(each["out"]) / "certificate.json" for each in said)
+    assert first.read_bytes() == second.read_bytes()
+    assert said[0]["digest"] == said[1]["digest"]
+    told = json.loads(command("verify", first.parent, "--json").out)
+    assert told["digest"] == said[0]["digest"]
+    swapped = fitted.path / "s02" / "model.safetensors"
+    swapped.write_bytes((fitted.path / "s01" / "model.safetensors").read_bytes())
+    assert command("verify", second.parent).code == 1
+
+
+def test_a_hand_out_is_sealed_by_the_key_that_certified_or_not_at_all(
+    fitted: Desk, command: Command
+) -> None:
+    key = fitted.ledger.with_name(fitted.ledger.name + ".signing")
+    kept = fitted.path / "kept.pem"
+    key.rename(kept)
+    asked = ("hand-out", fitted.path / "model", "--task", "s03", "--out", fitted.path / "h")
+    refused = command(*asked)
+    assert (refused.code, "--signing-key" in refused.err) == (2, True)
+    assert not key.exists()
+    assert not (fitted.path / "h").exists()
+    assert command(*asked, "--signing-key", kept).code == 0
+    assert command("verify", fitted.path / "h").code == 0
+
+
 # --- verify --------------------------------------------------------------------------------------
 
 
+def fingerprint(command: Command, where: Path) -> str:
+    found: str = json.loads(command("verify", where, "--json").out)["fingerprint"]
+    return found
+
+
+def test_sound_is_said_only_to_somebody_who_knows_the_fingerprint(
+    fitted: Desk, command: Command
+) -> None:
+    model, out = fitted.path / "model", fitted.path / "h"
+    told = command("hand-out", model, "--task", "s03", "--out", out).out
+    key = fingerprint(command, model)
+    assert key in told
+    for where in (model, out):
+        unknown = command("verify", where, "--json")
+        verdict = json.loads(unknown.out)["verdict"]
+        assert (unknown.code, verdict) == (0, f"consistent, origin unknown: signed by {key}")
+        known = command("verify", where, "--key", key.upper().replace("-", " "))
+        assert (known.code, f"sound: signed by {key}" in known.out) == (0, True)
+        for said in ("integrity", "arithmetic", "the same for all", "cannot verify that the data"):
+            assert said in known.out
+        other = command("verify", where, "--key", "0" * 64)
+        assert (other.code, "NOT sound" in other.out) == (1, True)
+    short = command("verify", out, "--key", key[:9])
+    assert (short.code, "64 hexadecimal digits" in short.err) == (2, True)
+
+
+def test_a_public_part_is_verified_too(desk: Desk, command: Command) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60)
+    ranges = {"x0": (-1, 1), "x1": (-1, 1), "target": (-1, 1)}
+    model = MeanRegularized(budget=Budget(1.0), ranges=ranges, ledger=desk.path / "l.sqlite")
+    model.fit(X, y, task=np.repeat(range(10), 6)).save(desk.path / "public", public=True)
+    key = fingerprint(command, desk.path / "public")
+    done = command("verify", desk.path / "public", "--key", key)
+    assert (done.code, "public part: sound" in done.out) == (0, True)
+    (desk.path / "public" / "certificate.json").unlink()
+    assert command("verify", desk.path / "public").code == 1
+
+
+def test_a_model_in_memory_is_unsigned_and_says_so(tmp_path: Path, command: Command) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60)
+    ranges = {"x0": (-1, 1), "x1": (-1, 1), "target": (-1, 1)}
+    model = MeanRegularized(budget=Budget(1.0), ranges=ranges)
+    model.fit(X, y, task=np.repeat(range(10), 6)).export(3, tmp_path / "h")
+    done = command("verify", tmp_path / "h")
+    assert (done.code, "unsigned" in done.out, "sound" in done.out) == (0, True, False)
+
+
 def edit(path: Path, **changes: Any) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_bytes(rendered(json.loads(path.read_text()) | changes))
+
+
+def sed(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert re.search(old, text), old
+    path.write_text(re.sub(old, new, text))
 
 
 def spoil_epsilon(model: Path) -> None:
+    sed(model / "certificate.json", r'"epsilon": [0-9.]+', '"epsilon": 0.01')
+
+
+def spoil_proven(model: Path) -> None:
+    sed(model / "certificate.json", '"proven": true', '"proven": false')
+
+
+def spoil_not_covered(model: Path) -> None:
+    sed(model / "certificate.json", r'(?s)"not_covered": \[.*?\]', '"not_covered": []')
+
+
+def spoil_neighbours(model: Path) -> None:
+    sed(model / "certificate.json", '"neighbours": "replace"', '"neighbours": "zero-out"')
+
+
+def spoil_unit(model: Path) -> None:
+    sed(model / "certificate.json", "a whole task: its data and its model", "everybody")
+
+
+def spoil_budget(model: Path) -> None:
     found = json.loads((model / "certificate.json").read_text())
-    edit(model / "certificate.json", guarantee=found["guarantee"] | {"epsilon": 0.5})
+    edit(model / "certificate.json", budget=found["budget"] | {"epsilon": 0.1})
 
 
 def spoil_steps(model: Path) -> None:
+    edit(model / "certificate.json", steps=[])
+
+
+def spoil_seal(model: Path) -> None:
+    edit(model / "seal.json", files={})
+
+
+def strip_signature(model: Path) -> None:
     found = json.loads((model / "certificate.json").read_text())
-    edit(model / "certificate.json", steps=found["steps"][1:])
+    found.pop("signature")
+    (model / "certificate.json").write_bytes(rendered(found))
 
 
-def spoil_ledger(model: Path) -> None:
-    connection = sqlite3.connect(model / "ledger.sqlite")
-    connection.execute("DELETE FROM entries WHERE seq = (SELECT max(seq) FROM entries)")
-    connection.commit()
-    connection.close()
-
-
-def spoil_outputs(model: Path) -> None:
-    connection = sqlite3.connect(model / "ledger.sqlite")
-    connection.execute("UPDATE outputs SET value = x'00'")
-    connection.commit()
-    connection.close()
+def another_model(model: Path) -> None:
+    """That of another run, fitted on the same table."""
+    description, arrays, _ = folder.read(model)
+    folder.write_model(model, description, arrays | {"models": arrays["models"] + 1})
 
 
 def spoil_run(model: Path) -> None:
@@ -180,29 +310,71 @@ def spoil_data(model: Path) -> None:
     edit(model / "certificate.json", data={"fingerprint": "00"})
 
 
-def remove_ledger(model: Path) -> None:
-    (model / "ledger.sqlite").unlink()
-
-
 def remove_anchor(model: Path) -> None:
     edit(model / "certificate.json", ledger=None)
 
 
+IN_ANY_FOLDER = [
+    spoil_epsilon,
+    spoil_proven,
+    spoil_not_covered,
+    spoil_neighbours,
+    spoil_unit,
+    spoil_budget,
+    spoil_steps,
+    spoil_seal,
+    strip_signature,
+    another_model,
+    spoil_run,
+    spoil_data,
+    remove_anchor,
+]
+
+
+@pytest.mark.parametrize("spoil", IN_ANY_FOLDER)
+def test_a_hand_out_that_was_edited_is_not_sound(
+    spoil: Callable[[Path], None], fitted: Desk, command: Command
+) -> None:
+    out = fitted.path / "h"
+    command("hand-out", fitted.path / "model", "--task", "s03", "--out", out)
+    key = fingerprint(command, out)
+    assert command("verify", out, "--key", key).code == 0
+    spoil(out)
+    for given in ((), ("--key", key)):
+        verdict = command("verify", out, *given)
+        assert (verdict.code, "NOT sound" in verdict.out) == (1, True)
+
+
+def ledger_of(model: Path) -> Path:
+    return model.parent / "pupils.csv.ledger.sqlite"
+
+
+def in_ledger(model: Path, statement: str) -> None:
+    with closing(sqlite3.connect(ledger_of(model))) as connection, connection:
+        connection.execute(statement)
+
+
+def spoil_ledger(model: Path) -> None:
+    in_ledger(model, "DELETE FROM entries WHERE seq = (SELECT max(seq) FROM entries)")
+
+
+def spoil_outputs(model: Path) -> None:
+    in_ledger(model, "UPDATE outputs SET value = x'00'")
+
+
+def remove_ledger(model: Path) -> None:
+    ledger_of(model).unlink()
+
+
+def swap_page(model: Path) -> None:
+    (model / "report.html").write_text("<p>(0.01, 1e-09)-DP")
+
+
 @pytest.mark.parametrize(
-    "spoil",
-    [
-        spoil_epsilon,
-        spoil_steps,
-        spoil_ledger,
-        spoil_outputs,
-        spoil_run,
-        spoil_data,
-        remove_ledger,
-        remove_anchor,
-    ],
+    "spoil", [*IN_ANY_FOLDER, spoil_ledger, spoil_outputs, remove_ledger, swap_page]
 )
 def test_where_certificate_and_ledger_disagree_nothing_is_used(
-    spoil: Any, fitted: Desk, command: Command
+    spoil: Callable[[Path], None], fitted: Desk, command: Command
 ) -> None:
     model = fitted.path / "model"
     assert command("verify", model).code == 0
@@ -218,11 +390,31 @@ def test_where_certificate_and_ledger_disagree_nothing_is_used(
     assert (handed.code, (fitted.path / "h").exists()) == (1, False)
 
 
+def test_a_certificate_that_was_forged_and_signed_again_is_not_on_the_ledger(
+    fitted: Desk, command: Command
+) -> None:
+    """By somebody who has the key: the chain does not know what it says."""
+    model = fitted.path / "model"
+    signer = signer_in(fitted.ledger.with_name(fitted.ledger.name + ".signing"))
+    certificate = json.loads((model / "certificate.json").read_text())
+    forged = signed(certificate | {"approved": "by the authority"}, signer)
+    (model / "certificate.json").write_bytes(rendered(forged))
+    seal(model, signer)
+    verdict = command("verify", model, "--key", signer.fingerprint)
+    assert (verdict.code, "does not know the certificate" in verdict.out) == (1, True)
+
+
+def test_verifying_writes_nothing(fitted: Desk, command: Command) -> None:
+    before = {p: p.stat().st_mtime_ns for p in fitted.path.rglob("*") if p.is_file()}
+    for arguments in (("verify", fitted.path / "model"), ("ledger", "show", fitted.ledger)):
+        assert command(*arguments).code == 0
+    assert {p: p.stat().st_mtime_ns for p in fitted.path.rglob("*") if p.is_file()} == before
+
+
 def test_a_later_fit_on_the_ledger_does_not_spoil_an_earlier_certificate(
     fitted: Desk, command: Command
 ) -> None:
-    ledger = fitted.path / "model" / "ledger.sqlite"
-    assert command(*fitted.fit("second", epsilon=2, ledger=ledger)).code == 0
+    assert command(*fitted.fit("second", epsilon=2)).code == 0
     for name in ("model", "second"):
         assert command("verify", fitted.path / name).code == 0
 
@@ -260,7 +452,7 @@ def test_a_hand_out_with_more_than_its_own_is_a_negative_verdict(
 ) -> None:
     out = fitted.path / "h"
     command("hand-out", fitted.path / "model", "--task", "s03", "--out", out)
-    (out / "ledger.sqlite").write_bytes((fitted.path / "model" / "ledger.sqlite").read_bytes())
+    (out / "ledger.sqlite").write_bytes(fitted.ledger.read_bytes())
     verdict = command("verify", out)
     assert (verdict.code, "must not be handed out" in verdict.out) == (1, True)
     everything = fitted.path / "everything"
@@ -271,23 +463,18 @@ def test_a_hand_out_with_more_than_its_own_is_a_negative_verdict(
 def test_a_hand_out_with_a_second_model_is_a_negative_verdict(
     fitted: Desk, command: Command
 ) -> None:
-    from tacit import folder
-
     out = fitted.path / "h"
     command("hand-out", fitted.path / "model", "--task", "s03", "--out", out)
-    description, arrays, certificate = folder.read(out)
-    twice = arrays | {"models": np.vstack([arrays["models"]] * 2)}
-    folder.write(out, description, twice, certificate)
+    description, arrays, _ = folder.read(out)
+    folder.write_model(out, description, arrays | {"models": np.vstack([arrays["models"]] * 2)})
     verdict = command("verify", out)
     assert (verdict.code, "models has 2 rows for 1 tasks" in verdict.out) == (1, True)
 
 
 def test_a_folder_that_names_no_learner_of_ours_is_refused(fitted: Desk, command: Command) -> None:
-    from tacit import folder
-
     model = fitted.path / "model"
-    description, arrays, certificate = folder.read(model)
-    folder.write(model, description | {"learner": "Ledger"}, arrays, certificate)
+    description, arrays, _ = folder.read(model)
+    folder.write_model(model, description | {"learner": "Ledger"}, arrays)
     done = command("predict", model, fitted.table)
     assert (done.code, "not a learner" in done.err) == (2, True)
 
@@ -303,6 +490,20 @@ def test_report_writes_both_pages_again(fitted: Desk, command: Command) -> None:
     written = {Path(name).name for name in json.loads(done.out)["files"]}
     assert written == {"report.html", "report.local.html"}
     assert all((model / name).stat().st_size < 6e6 for name in written)
+    assert command("verify", model).code == 0
+
+
+def test_a_report_on_what_was_received_is_written_elsewhere(fitted: Desk, command: Command) -> None:
+    """A page that the sender did not seal would lie in a folder that the sender did."""
+    out = fitted.path / "h"
+    command("hand-out", fitted.path / "model", "--task", "s03", "--out", out)
+    refused = command("report", out, "--no-open")
+    assert (refused.code, "--out" in refused.err) == (2, True)
+    assert command("verify", out).code == 0
+    done = command("report", out, "--no-open", "--out", fitted.path / "pages")
+    assert done.code == 0, done.err
+    assert (fitted.path / "pages" / "report.html").is_file()
+    assert command("verify", out).code == 0
 
 
 def test_report_opens_the_public_page(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,12 @@ def task_sets(data: Generated, ranges: Any = None) -> tuple[TaskSet, TaskSet, Sc
 
 def save_with_facts(model: Any, folder: Path, column: str = "school_id") -> Path:
     """What `tacit fit` writes, without the measurements."""
+    model.certify(
+        tasks={"column": column, "count": len(model.tasks_)},
+        target="score",
+        budget={"epsilon": 1.0, "delta": 1e-5, "neighbours": "replace"},
+    )
     model.save(folder)
-    path = folder / "certificate.json"
-    public = {
-        "tasks": {"column": column, "count": len(model.tasks_)},
-        "target": "score",
-        "budget": {"epsilon": 1.0, "delta": 1e-5, "neighbours": "replace"},
-    }
-    path.write_text(json.dumps(json.loads(path.read_text()) | public), encoding="utf-8")
     return folder
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from report_examples import example
 
-from tacit.cli.verify import checked
+from tacit.cli.verify import judged
 from tacit.privacy.ledger import Ledger
 from tacit.report import demo
 
@@ -28,9 +28,11 @@ def test_the_demo_can_be_repeated_and_its_folder_verified(tmp_path: Path) -> Non
         for _ in range(2)
     ]
     assert len(told) == 2 * demo.STEPS
-    assert written[0] == written[1] == {path.name for path in tmp_path.iterdir()}
+    beside = {f"ledger.sqlite.{end}" for end in ("head", "signing")}
+    assert written[0] == written[1] == {path.name for path in tmp_path.iterdir()} - beside
     assert {"report.html", "report.local.html", "ledger.sqlite"} <= written[0]
-    assert checked(tmp_path) == ("trusted side", [])
+    kind, found = judged(tmp_path)
+    assert (kind, found.problems, found.fingerprint is None) == ("trusted side", (), False)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         runs = [entry for entry in ledger.entries() if entry.kind == "run"]
     assert len(runs) == 2

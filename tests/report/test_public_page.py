@@ -92,8 +92,7 @@ def test_only_certificate_and_shared_tensors_are_needed(
     fitted_folder: Path, tmp_path: Path
 ) -> None:
     model = tacit.MeanRegularized.load(fitted_folder)
-    model.save(tmp_path / "public", public=True)
-    shutil.copy(fitted_folder / "certificate.json", tmp_path / "public")
+    model.save(tmp_path / "public", public=True, unproven=True)  # its noise is simulated
     (written,) = write_pages(tmp_path / "public")
     assert written.read_bytes() == (fitted_folder / "report.html").read_bytes()
 
@@ -157,8 +156,18 @@ def test_doubts_are_said_with_their_reason(facts: Facts) -> None:
     said = {text: good for good, text in words.verdicts(facts)}
     assert not said["Not proven: simulated noise: floating-point draws from a seeded generator."]
     assert any("low bits may tell" in text for text in said)
-    spent = replace(facts, guarantee=replace(facts.guarantee, epsilon=1.5))
-    assert (False, "Spent: ε = 1.5 of the 1 that was allowed.") in words.verdicts(spent)
+    spent = replace(facts, guarantee=replace(facts.guarantee, run_epsilon=1.5))
+    assert (False, "Spent by this run: ε = 1.5 of the 1 that was allowed.") in words.verdicts(spent)
+
+
+def test_the_total_of_several_runs_is_said_beside_this_runs_part(facts: Facts) -> None:
+    total = replace(facts.guarantee, epsilon=2.50001, delta=2e-5, runs=2, after_output=True)
+    several = words.verdicts(replace(facts, guarantee=total))
+    assert (True, "Spent by this run: ε = 1 of the 1 that was allowed.") in several
+    said = "All 2 runs: ε = 2.501, δ = 2e-05, a total that was chosen after seeing output."
+    assert several[-1] == (False, said)
+    capped = replace(facts, guarantee=replace(total, after_output=False))
+    assert words.verdicts(capped)[-1] == (True, "All 2 runs: ε = 2.501, δ = 2e-05.")
     large = replace(facts, guarantee=replace(facts.guarantee, delta=0.01))
     assert "not small" in words.delta(large)
 

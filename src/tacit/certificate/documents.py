@@ -129,9 +129,11 @@ def seal(directory: Path, signer: Signer | None, **about: Any) -> Document:
     return made
 
 
-def broken_seals(directory: Path, certificate: Mapping[str, Any], sealed: Document) -> list[str]:
-    """What in the folder is not as it was sealed."""
-    wrong = []
+def broken_seals(directory: Path, certificate: Mapping[str, Any]) -> list[str]:
+    """What in the folder is not as it was sealed. InvalidInput: a signature is not genuine."""
+    sealed, wrong = read(directory / folder.SEAL), []
+    if signed_by(sealed) != signed_by(certificate):
+        wrong.append("certificate and seal were not signed by the same key")
     if sealed.get("format") != SEAL:
         wrong.append(f"{folder.SEAL} is of format {sealed.get('format')!r}, expected {SEAL!r}")
     if sealed.get("certificate") != digest(certificate):

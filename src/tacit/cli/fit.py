@@ -15,7 +15,7 @@ EXAMPLES = examples(
     "tacit fit pupils.csv --task school --target score --epsilon 1 --ranges ranges.toml"
     " --out model",
     "tacit fit pupils.csv --task school --target score --epsilon 2 --ranges ranges.toml"
-    " --ledger pupils.sqlite --dataset 'pupils 2024' --learner low-rank --out second",
+    " --cap 5 --attest 'ages are from the register. B. Lee' --learner low-rank --out second",
 )
 
 
@@ -23,9 +23,7 @@ def fit(
     table: Table,
     task: Annotated[str, typer.Option(help="The column that names the task.")],
     target: Annotated[str, typer.Option(help="The column to be predicted.")],
-    epsilon: Annotated[
-        float, typer.Option(help="The most that all fits on this ledger may reveal of one task.")
-    ],
+    epsilon: Annotated[float, typer.Option(help="The most that this run may reveal of one task.")],
     ranges: Annotated[Path, typer.Option(help="The declared ranges; see tacit ranges.")],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     delta: Annotated[float, typer.Option(help="The δ of the guarantee.")] = 1e-5,
@@ -47,11 +45,24 @@ def fit(
         ),
     ] = "auto",
     ledger: Annotated[
-        Path | None, typer.Option(help="Where spending adds up; else the folder has its own.")
+        Path | None, typer.Option(help="Where spending adds up; else TABLE.ledger.sqlite.")
     ] = None,
     dataset: Annotated[
-        str, typer.Option(help="Fits on one ledger add up under the same id.")
-    ] = "default",
+        str | None,
+        typer.Option(help="Fits on one ledger add up under the same id; else the table's name."),
+    ] = None,
+    cap: Annotated[
+        float | None,
+        typer.Option(help="The most that all fits together may ever reveal; fixed with the first."),
+    ] = None,
+    cap_delta: Annotated[float | None, typer.Option(help="The δ of --cap; else --delta.")] = None,
+    attest: Annotated[
+        list[str] | None,
+        typer.Option(help="What was done to the table before, and who says so; may be repeated."),
+    ] = None,
+    signing_key: Annotated[
+        Path | None, typer.Option(help="A PEM file; else LEDGER.signing, made on first use.")
+    ] = None,
     holdout: Annotated[
         float, typer.Option(help="Share of each task's rows kept for scores at home; 0: none.")
     ] = 0.2,
@@ -72,9 +83,10 @@ def fit(
     """Learn one model per task from a table, under a privacy budget.
 
     Writes model.safetensors, certificate.json, report.html (may be shown to anyone), and for the
-    trusted side alone report.local.html, local.json, run.json and ledger.sqlite.
+    trusted side alone report.local.html, local.json and run.json. What was spent is recorded beside
+    the table, in TABLE.ledger.sqlite.
     """
-    from tacit.cli.fitting import run_fit
+    from tacit.cli.fitting import Terms, run_fit
     from tacit.cli.reading import Request
 
     run_fit(
@@ -89,12 +101,13 @@ def fit(
             learner=learner,
             loss=loss,
             ledger=ledger,
-            dataset=dataset,
+            dataset=table.resolve().name if dataset is None else dataset,
             holdout=holdout,
             noise=noise,
             seed=seed,
             out=out,
         ),
+        Terms(cap, cap_delta, tuple(attest or ()), signing_key),
         curve=curve,
         resume=resume,
         as_json=as_json,

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tacit import folder
+from tacit.certificate import digest, seal
 from tacit.cli.choice import LEARNERS, learner_class
 from tacit.cli.output import say, warn
+from tacit.cli.places import ledger_beside, require_place
 from tacit.cli.progress import progress_bar
 from tacit.cli.reading import Data, Request, read_data, warnings_for
 from tacit.cli.state import RunState, fingerprint, ledger_key, require_same
 from tacit.errors import InvalidInput, TacitError
+from tacit.privacy.budget import Budget
+from tacit.privacy.signing import Signer, signer_for
 from tacit.tasks import TaskSet
 
 if TYPE_CHECKING:
@@ -25,23 +29,49 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
 
 
-def run_fit(request: Request, *, curve: bool, resume: bool, as_json: bool) -> None:
+@dataclass(frozen=True)
+class Terms:
+    """On which terms a run is recorded, and who answers for it."""
+
+    cap: float | None = None
+    cap_delta: float | None = None
+    attested: tuple[str, ...] = ()
+    signing_key: Path | None = None
+
+    def lifetime(self, budget: Budget) -> Budget | None:
+        """The cap on everything that all runs on the data set may ever reveal of one task."""
+        if self.cap is None:
+            if self.cap_delta is not None:
+                raise InvalidInput("--cap-delta is the δ of --cap, which is not given")
+            return None
+        delta = budget.delta if self.cap_delta is None else self.cap_delta
+        return Budget(self.cap, delta, neighbours=budget.neighbours)
+
+
+def run_fit(request: Request, terms: Terms, *, curve: bool, resume: bool, as_json: bool) -> None:
     """The whole command."""
     request.require_sound()
+    terms.lifetime(request.budget)
+    signer_for(None, terms.signing_key)  # one that cannot be read stops before anything is spent
     before = _state_before(request.out, resume)
+    file = _ledger_file(request)
+    if not as_json:
+        print(f"Ledger: {file}, data set {request.dataset!r}", flush=True)
     data = read_data(request)
     warnings = warnings_for(request, data)
     warn(warnings)
-    state, ledger = _opened(request, data, before)
+    state, ledger, signer = _opened(request, terms, file, data, before)
     with ledger, _interruptible(request.out):
         training, held_out = data.split(request.holdout, _split_seed(request, state))
         data = replace(data, tasks=training)  # frees the memory of the whole
         model = _fitted(request, data, training, state, ledger)
-        files = _written(request, model, data, state, ledger)
+        files = _written(request, terms, model, data, state, signer)
         files += _measured(request.out, model, data, training, held_out, curve=curve)
+        seal(request.out, signer)  # again, with the page
         replace(state, complete=True).write(request.out)
-    found = _summary(request, model, data, files) | {"warnings": warnings}
-    say(found, _text(request, model, data, files), as_json=as_json)
+    told = _told(request, file, signer, model)
+    found = _summary(request, model, data, files) | told | {"warnings": warnings}
+    say(found, _text(request, model, data, told), as_json=as_json)
 
 
 # --- before anything is released -----------------------------------------------------------------
@@ -65,32 +95,48 @@ def _state_before(out: Path, resume: bool) -> RunState | None:
     raise InvalidInput(f"{out} holds another model; choose another --out, or remove it first")
 
 
-def _opened(request: Request, data: Data, before: RunState | None) -> tuple[RunState, Ledger]:
-    """The run, declared in run.json before its first release, and its ledger."""
+def _ledger_file(request: Request) -> Path:
+    """The ledger that was named, or the one beside the table; refused where none can be kept."""
+    file = request.ledger or ledger_beside(request.table.resolve())
+    require_place(file)
+    return file.absolute()
+
+
+def _opened(
+    request: Request, terms: Terms, file: Path, data: Data, before: RunState | None
+) -> tuple[RunState, Ledger, Signer | None]:
+    """The run, declared in run.json before its first release, its ledger, and who signs for it."""
     from tacit.privacy.ledger import Ledger, new_run
 
     run = new_run() if before is None else before.run
-    named = folder.LEDGER if request.ledger is None else str(request.ledger.absolute())
+    if before is not None and not file.exists():
+        raise InvalidInput(
+            f"the ledger {file} of the run is not there; --resume needs it: a lost ledger is not "
+            "a new one, so put it back"
+        )
     request.out.mkdir(mode=0o700, parents=True, exist_ok=True)  # it is the trusted side's
     try:
-        ledger = Ledger(request.out / named, dataset=request.dataset)
+        ledger = Ledger(file, dataset=request.dataset, cap=terms.lifetime(request.budget))
     except TacitError:
         _remove_if_empty(request.out)
         raise
     try:
-        key = ledger_key(request.out / named)
-        mark = fingerprint(key, run, request.table)
-        state = RunState(run, _options(request, data), named, request.dataset, mark)
+        signer = signer_for(file, terms.signing_key)
+        mark = fingerprint(ledger_key(file), run, request.table)
+        named = str(file) if request.ledger else os.path.relpath(file, request.out.resolve())
+        options = _options(request, terms, data)
+        state = RunState(run, options, named, request.dataset, mark)
         if before is not None:
             require_same(before, state)
         state.write(request.out)
     except BaseException:
         ledger.close()
+        _remove_if_empty(request.out)
         raise
-    return state, ledger
+    return state, ledger, signer
 
 
-def _options(request: Request, data: Data) -> dict[str, Any]:
+def _options(request: Request, terms: Terms, data: Data) -> dict[str, Any]:
     """Everything declared, as JSON: what a resumed run must share."""
     asked = asdict(request)
     names = ("task", "target", "epsilon", "delta", "neighbours", "holdout", "noise", "seed")
@@ -98,6 +144,8 @@ def _options(request: Request, data: Data) -> dict[str, Any]:
         "learner": data.learner,
         "loss": data.loss,
         "ranges": data.schema.to_dict(),
+        "cap": [terms.cap, terms.cap_delta],
+        "attested": list(terms.attested),
     }
 
 
@@ -164,34 +212,34 @@ def _remove_if_empty(out: Path) -> None:
 
 
 def _written(
-    request: Request, model: MultiTaskEstimator, data: Data, state: RunState, ledger: Ledger
+    request: Request,
+    terms: Terms,
+    model: MultiTaskEstimator,
+    data: Data,
+    state: RunState,
+    signer: Signer | None,
 ) -> list[Path]:
-    model.save(request.out)
-    certificate = _at_its_anchor(model, state.run, ledger) | {
-        "run": state.run,
-        "data": {
+    """The certificate, with everything that was declared on the command line, and the model."""
+    from tacit.certificate.checks import budget_to_json
+    from tacit.privacy.promises import with_attestation
+
+    promised = model.guarantee_
+    said = with_attestation(promised.not_covered, terms.attested)
+    model.guarantee_ = replace(promised, not_covered=said)
+    model.certify(
+        signer,
+        data={
             "fingerprint": state.fingerprint,
             "how": "HMAC-SHA256 with a key kept beside the ledger, over run and file",
         },
-        "tasks": {"column": request.task, "count": data.tasks.n_tasks},
-        "target": request.target,
-        "loss": data.loss,
-        "budget": asdict(request.budget),
-    }
-    folder.write_json(request.out / folder.CERTIFICATE, certificate)
-    return [request.out / folder.MODEL, request.out / folder.CERTIFICATE]
-
-
-def _at_its_anchor(model: MultiTaskEstimator, run: str, ledger: Ledger) -> dict[str, Any]:
-    """The certificate, its ε what the ledger adds up to at the anchor: another process may have
-    spent on the same tasks since the last release."""
-    from tacit.cli.spending import epsilon_spent
-
-    certificate = model.certificate()
-    entries = ledger.entries()[: certificate["ledger"]["length"]]
-    epsilon = epsilon_spent(entries, run, model.guarantee_.delta)
-    model.guarantee_ = replace(model.guarantee_, epsilon=max(epsilon, model.guarantee_.epsilon))
-    return certificate | {"guarantee": json.loads(model.guarantee_.to_json())}
+        tasks={"column": request.task, "count": data.tasks.n_tasks},
+        target=request.target,
+        loss=data.loss,
+        budget=budget_to_json(request.budget),
+        attested=list(terms.attested),
+    )
+    model.save(request.out, signing_key=signer)
+    return [request.out / name for name in (folder.MODEL, folder.CERTIFICATE, folder.SEAL)]
 
 
 def _measured(
@@ -215,6 +263,18 @@ def _measured(
     return files + write_pages(out)
 
 
+def _told(
+    request: Request, ledger: Path, signer: Signer | None, model: MultiTaskEstimator
+) -> dict[str, Any]:
+    """Where it was recorded, by whom it is signed, and what recipients compare."""
+    return {
+        "ledger": str(ledger),
+        "dataset": request.dataset,
+        "fingerprint": None if signer is None else signer.fingerprint,
+        "digest": digest(model.certificate()),
+    }
+
+
 def _summary(
     request: Request, model: MultiTaskEstimator, data: Data, files: list[Path]
 ) -> dict[str, Any]:
@@ -224,12 +284,22 @@ def _summary(
         "loss": data.loss,
         "tasks": data.tasks.n_tasks,
         "features": data.tasks.n_features,
-        "guarantee": json.loads(model.guarantee_.to_json()),
+        "guarantee": model.certificate()["guarantee"],
         "files": [str(file) for file in files],
     }
 
 
-def _text(request: Request, model: MultiTaskEstimator, data: Data, files: list[Path]) -> str:
+def _text(request: Request, model: MultiTaskEstimator, data: Data, told: dict[str, Any]) -> str:
     head = f"{data.tasks.n_tasks} tasks, {data.tasks.n_features} columns, learner {data.learner}"
     page = request.out / folder.PUBLIC_PAGE
-    return "\n".join([head, "", str(model.guarantee_), "", f"Written: {request.out}; see {page}"])
+    return "\n".join(
+        [
+            head,
+            "",
+            str(model.guarantee_),
+            "",
+            f"Signed by key      {told['fingerprint']}",
+            f"Certificate digest {told['digest']}",
+            f"Written: {request.out}; see {page}",
+        ]
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,14 +16,22 @@ def hand_out(
     directory: Folder,
     task: Annotated[str, typer.Option(help="The label of the task.")],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
+    unproven: Annotated[
+        bool, typer.Option("--unproven", help="Hand out what is not proven; its certificate says.")
+    ] = False,
+    signing_key: Annotated[
+        Path | None, typer.Option(help="The key that signed the certificate; else LEDGER.signing.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write what one task may have: the shared numbers, its own model, the certificate.
+    """Write what one task may have: the shared numbers, its own model, the certificate, a seal.
 
     Joint privacy does not cover a task's own model: give this folder to that task alone. Refuses
-    a folder whose certificate and ledger disagree (exit status 1).
+    a folder whose certificate and ledger disagree (exit status 1), and one that is not proven.
     """
     from tacit import folder
+    from tacit.certificate import digest
+    from tacit.cli.keys import same_key
     from tacit.cli.loading import label_named, load_model
     from tacit.cli.verify import require_agreement
     from tacit.errors import InvalidInput
@@ -32,10 +40,31 @@ def hand_out(
         raise InvalidInput(f"{out} is there already and not empty; choose another --out")
     model = load_model(directory)
     label = label_named(task, model.tasks_)
-    _, _, certificate = folder.read(directory)
+    certificate = folder.read_json(directory / folder.CERTIFICATE)
     require_agreement(directory, certificate, as_json=as_json)
-    model.export(label, out)
-    folder.write_json(out / folder.CERTIFICATE, certificate)
-    files = [str(out / name) for name in (folder.MODEL, folder.CERTIFICATE)]
-    said = f"Written: {out}, for task {label!r} and nobody else"
-    say({"out": str(out), "task": folder.plain(label), "files": files}, said, as_json=as_json)
+    if "format" not in certificate:
+        raise InvalidInput(
+            f"{directory} is of an older format: what it promises cannot be verified, so it is not "
+            "handed out; fit again"
+        )
+    key = same_key(directory, certificate, signing_key)
+    model.export(label, out, unproven=unproven, signing_key=key)
+    names = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
+    found = {
+        "out": str(out),
+        "task": folder.plain(label),
+        "files": [str(out / name) for name in names],
+        "fingerprint": certificate.get("signature", {}).get("fingerprint"),
+        "digest": digest(certificate),
+    }
+    say(found, "\n".join(_lines(found, label, out)), as_json=as_json)
+
+
+def _lines(found: dict[str, Any], label: Any, out: Path) -> list[str]:
+    key = found["fingerprint"] or "none: unsigned, so its origin cannot be shown"
+    return [
+        f"Written: {out}, for task {label!r} and nobody else",
+        f"Signed by key      {key}",
+        f"Certificate digest {found['digest']}, the same for all tasks",
+        "Tell the fingerprint on another way: tacit verify --key FINGERPRINT",
+    ]

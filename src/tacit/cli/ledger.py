@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,22 +13,40 @@ from tacit.cli.output import AsJson, examples, say
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Anchor
 
-SHOW_EXAMPLES = examples("tacit ledger show model/ledger.sqlite")
+SHOW_EXAMPLES = examples("tacit ledger show", "tacit ledger show pupils.csv.ledger.sqlite --json")
 VERIFY_EXAMPLES = examples(
-    "tacit ledger verify model/ledger.sqlite --certificate model/certificate.json"
+    "tacit ledger verify pupils.csv.ledger.sqlite --certificate model/certificate.json"
 )
 
-LedgerFile = Annotated[Path, typer.Argument(help="A ledger.sqlite.", show_default=False)]
+LedgerFile = Annotated[Path, typer.Argument(help="A ledger file.", show_default=False)]
+LedgerFiles = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Ledger files; else every *.ledger.sqlite here.", show_default=False),
+]
 
 
-def show(file: LedgerFile, as_json: AsJson = False) -> None:
-    """List every run and release that the ledger recorded."""
-    _require_file(file)
-    from tacit.privacy.ledger import Ledger
+def show(files: LedgerFiles = None, as_json: AsJson = False) -> None:
+    """An inventory: data sets, lifetime caps, what is left, who ran what and when.
 
-    with Ledger(file) as ledger:
-        entries = [vars(entry) for entry in ledger.entries()]
-    say({"entries": entries}, "\n".join(map(json.dumps, entries)), as_json=as_json)
+    With --json every entry too.
+    """
+    from tacit.cli.inventory import inventory, lines
+
+    for file in files or ():
+        _require_file(file)
+    found = [inventory(file) for file in files or _here()]
+    text = "\n".join(line for ledger in found for line in lines(ledger))
+    say({"ledgers": found}, text, as_json=as_json)
+
+
+def _here() -> list[Path]:
+    from tacit.cli.places import ENDING
+    from tacit.errors import InvalidInput
+
+    found = sorted(Path().glob(f"*{ENDING}"))
+    if not found:
+        raise InvalidInput(f"there is no *{ENDING} in this folder; name a ledger")
+    return found
 
 
 def verify(
@@ -44,7 +61,7 @@ def verify(
     from tacit.privacy.ledger import Ledger
 
     anchor = None if certificate is None else _anchor(certificate)
-    with Ledger(file) as ledger:
+    with Ledger(file, read_only=True) as ledger:
         verdict = ledger.verify(anchor)
     say(asdict(verdict), str(verdict), as_json=as_json)
     if not verdict.ok:
@@ -70,4 +87,4 @@ def _require_file(file: Path) -> None:
     from tacit.errors import InvalidInput
 
     if not file.is_file():
-        raise InvalidInput(f"{file} is not a file; expected a ledger.sqlite")
+        raise InvalidInput(f"{file} is not a file; expected a ledger")

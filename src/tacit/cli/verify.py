@@ -1,67 +1,101 @@
-"""``tacit verify``: do the files of a folder say the same, and is that what the ledger recorded?"""
+"""``tacit verify``: can somebody who does not trust the sender believe this folder?"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.output import AsJson, Folder, examples, say, stop
+from tacit.cli.output import AsJson, Folder, examples, say, stop, warn
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Entry
+    from tacit.certificate import Finding
 
-EXAMPLES = examples("tacit verify model", "tacit verify for-hillside --json")
+EXAMPLES = examples(
+    "tacit verify model",
+    "tacit verify for-hillside --key 4f1c-...-09ab",
+    "tacit verify for-hillside --json",
+)
 
-RELATIVE = 1e-9
-"""Two ε closer than this are the same number computed twice."""
 
-NEEDED = ("tacit", "learner", "guarantee", "steps", "ledger")
+def verify(
+    directory: Folder,
+    key: Annotated[
+        str | None,
+        typer.Option(help="The signer's fingerprint, learned on another way than the folder came."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a folder of the trusted side, a hand-out or a public part, and say what cannot be.
 
-
-def verify(directory: Folder, as_json: AsJson = False) -> None:
-    """Check a folder of the trusted side, or a hand-out: files, certificate, ledger.
-
-    Exit status 1: something is missing, damaged, or disagrees.
+    Exit status 1: something is missing, damaged or disagrees, or the key is another one. Without
+    --key a folder is at best consistent: its origin is unknown.
     """
+    from tacit.certificate import CANNOT
     from tacit.cli.loading import require_folder
+    from tacit.privacy.signing import checked_fingerprint
 
     require_folder(directory)
-    kind, wrong = checked(directory)
-    found = {"ok": not wrong, "kind": kind, "problems": wrong}
-    lines = [f"{directory}, {kind}: {'sound' if not wrong else 'NOT sound'}", *wrong]
-    say(found, "\n  ".join(lines), as_json=as_json)
-    if wrong:
+    kind, found = judged(directory, None if key is None else checked_fingerprint(key))
+    told = {
+        "ok": found.ok,
+        "verdict": found.verdict,
+        "kind": kind,
+        "problems": list(found.problems),
+        "fingerprint": found.fingerprint,
+        "digest": found.digest,
+        "verified": list(found.verified) if found.ok else [],
+        "not_verifiable": list(CANNOT),
+    }
+    say(told, "\n".join(_lines(directory, kind, found)), as_json=as_json)
+    if not found.ok:
         raise typer.Exit(1)
 
 
-def checked(directory: Path) -> tuple[str, list[str]]:
+def _lines(directory: Path, kind: str, found: Finding) -> Iterator[str]:
+    from tacit.certificate import CANNOT
+
+    yield f"{directory}, {kind}: {found.verdict}"
+    yield from (f"  {line}" for line in found.problems)
+    if found.ok:
+        yield f"  certificate digest {found.digest}"
+        yield from (f"  verified      {line}" for line in found.verified)
+        yield from (f"  cannot verify {line}" for line in CANNOT)
+        if found.expected is None and found.fingerprint is not None:
+            yield "  cannot verify whose key it is: --key with a fingerprint from elsewhere does"
+
+
+def judged(directory: Path, expected: str | None = None) -> tuple[str, Finding]:
     """What the folder is, and everything that is wrong with it."""
+    from dataclasses import replace
+
     from tacit import folder
+    from tacit.certificate import Finding, checked
     from tacit.cli.loading import load_model
     from tacit.errors import TacitError
 
-    trusted = (directory / folder.RUN).exists()
     try:
         description, arrays, certificate = folder.read(directory)
-        model = load_model(directory)
+        n_models = len(load_model(directory).tasks_)
+        wrong = [*_model_problems(description, arrays)]
     except (TacitError, KeyError, TypeError, ValueError, AttributeError) as error:
-        return "unreadable", [_told(error)]
-    kind = "trusted side" if trusted else _kind(len(model.tasks_))
-    wrong = [*_model_problems(description, arrays), *_certificate_problems(certificate)]
-    wrong += disagreements(directory, certificate) if trusted else _hand_out_problems(directory)
-    return kind, wrong
+        return "unreadable", Finding((_told(error),), expected=expected)
+    found = checked(directory, expected)
+    if found.older:
+        return "format 1", found
+    if (directory / folder.RUN).exists():
+        kind = "trusted side"
+        wrong += disagreements(directory, certificate)
+    else:
+        kind = {0: "public part", 1: "hand-out"}.get(n_models, "models of several tasks")
+        wrong += _handed_out_problems(directory, n_models)
+    return kind, replace(found, problems=(*found.problems, *wrong))
 
 
 def _told(error: Exception) -> str:
     return str(error) if isinstance(error, ValueError) else f"not readable: {error!r}"
-
-
-def _kind(n_models: int) -> str:
-    return {0: "public part", 1: "hand-out"}.get(n_models, "models of several tasks")
 
 
 def _model_problems(description: dict[str, Any], arrays: dict[str, Any]) -> Iterator[str]:
@@ -75,21 +109,13 @@ def _model_problems(description: dict[str, Any], arrays: dict[str, Any]) -> Iter
             yield f"{name} holds numbers that are not finite"
 
 
-def _certificate_problems(certificate: dict[str, Any]) -> Iterator[str]:
-    for name in NEEDED:
-        if name not in certificate:
-            yield f"certificate.json has no entry {name!r}"
-
-
-def _hand_out_problems(directory: Path) -> Iterator[str]:
-    """What a task receives holds nothing of the trusted side's."""
+def _handed_out_problems(directory: Path, n_models: int) -> Iterator[str]:
+    """What leaves holds nothing of the trusted side's."""
     from tacit import folder
 
-    for name in folder.TRUSTED:
-        if (directory / name).exists():
-            yield f"{name} belongs to the trusted side and must not be handed out"
-    description, _, _ = folder.read(directory)
-    n_models = len(description["labels"])
+    for path in sorted(directory.iterdir()):
+        if any(path.match(pattern) for pattern in folder.TRUSTED):
+            yield f"{path.name} belongs to the trusted side and must not be handed out"
     if n_models > 1:
         yield (
             f"it holds the models of {n_models} tasks and no {folder.RUN}: a hand-out holds one "
@@ -101,59 +127,72 @@ def _hand_out_problems(directory: Path) -> Iterator[str]:
 
 
 def require_agreement(directory: Path, certificate: dict[str, Any], *, as_json: bool) -> None:
-    """Stop with exit status 1 if a trusted folder's certificate and ledger disagree."""
+    """Stop with exit status 1 if a trusted folder is not as it was sealed, or its certificate and
+    its ledger disagree. One of an older format cannot be held against anything: a warning."""
     from tacit import folder
+    from tacit.certificate import documents
+    from tacit.errors import TacitError
 
-    wrong = disagreements(directory, certificate) if (directory / folder.RUN).exists() else []
+    if not (directory / folder.RUN).exists():
+        return
+    if "format" not in certificate:
+        warn([f"{directory} is of an older format: what it promises cannot be verified"])
+        return
+    try:
+        wrong = documents.broken_seals(directory, certificate)
+    except TacitError as error:
+        wrong = [str(error)]
+    wrong += disagreements(directory, certificate)
     if wrong:
         stop(f"{directory}: certificate and ledger disagree: {wrong[0]}", 1, as_json=as_json)
 
 
 def disagreements(directory: Path, certificate: dict[str, Any]) -> list[str]:
     """Where certificate and ledger of a trusted folder disagree; empty if they agree."""
+    from tacit.certificate.documents import digest
     from tacit.cli.state import RunState
-    from tacit.errors import InvalidInput, LedgerError
+    from tacit.errors import TacitError
     from tacit.privacy.ledger import Anchor, Ledger
 
     try:
         state = RunState.read(directory)
         file = state.ledger_path(directory)
-        if not file.is_file():
-            return [f"the ledger {file} is gone"]
         anchor = Anchor(certificate["ledger"]["digest"], certificate["ledger"]["length"])
-        with Ledger(file, dataset=state.dataset) as ledger:
+        with Ledger(file, dataset=state.dataset, read_only=True) as ledger:
             verdict = ledger.verify(anchor)
-            entries = ledger.entries()[: anchor.length]
-    except (LedgerError, InvalidInput) as error:
+            entries, identity = ledger.entries(), ledger.identity
+    except TacitError as error:
         return [str(error)]
     except (KeyError, TypeError):
         return ["the certificate has no anchor in a ledger (digest and length)"]
     if not verdict.ok:
         return [f"the ledger is not the certificate's: {line}" for line in verdict.problems]
-    if certificate.get("run") != state.run:
-        return [f"the certificate is of run {certificate.get('run')!r}, not {state.run!r}"]
     try:
-        return [*_spending_problems(entries, certificate), *_data_problems(state, certificate)]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        after = [e.payload["sha256"] for e in entries[anchor.length :] if e.kind == "certificate"]
+        return [
+            *([] if digest(certificate) in after else ["the ledger does not know the certificate"]),
+            *_other_ledger(state, certificate, identity),
+            *_other_accounts(state, certificate, entries[: anchor.length]),
+        ]
+    except (TacitError, LookupError, TypeError, ValueError, AttributeError) as error:
         return [f"certificate.json is malformed: {error!r}"]
 
 
-def _spending_problems(entries: list[Entry], certificate: dict[str, Any]) -> Iterator[str]:
-    """ε in the certificate is what the ledger adds up to; its steps are the run's spends."""
-    from tacit.cli.spending import epsilon_spent
-
-    run = certificate["run"]
-    spends = [e.payload for e in entries if e.kind == "spend" and e.payload["run"] == run]
-    steps = certificate["steps"]
-    said = [(step.get("round"), step.get("mechanism"), step.get("event")) for step in steps]
-    if said != [(p["round"], p["mechanism"], p["event"]) for p in spends]:
-        yield f"the certificate names {len(steps)} releases that are not the ledger's {len(spends)}"
-    claimed, delta = (float(certificate["guarantee"][name]) for name in ("epsilon", "delta"))
-    found = epsilon_spent(entries, run, delta)
-    if not math.isclose(found, claimed, rel_tol=RELATIVE):
-        yield f"the certificate says epsilon {claimed:.6g}, the ledger adds up to {found:.6g}"
-
-
-def _data_problems(state: Any, certificate: dict[str, Any]) -> Iterator[str]:
+def _other_ledger(state: Any, certificate: dict[str, Any], identity: str) -> Iterator[str]:
+    if certificate["ledger"]["identity"] != identity:
+        yield f"the certificate is of ledger {certificate['ledger']['identity']}, not {identity}"
+    if certificate.get("run") != state.run:
+        yield f"the certificate is of run {certificate.get('run')!r}, not {state.run!r}"
     if certificate.get("data", {}).get("fingerprint") != state.fingerprint:
         yield "the certificate's data fingerprint is not that of run.json"
+
+
+def _other_accounts(state: Any, certificate: dict[str, Any], entries: list[Any]) -> Iterator[str]:
+    """The public steps are the ledger's, run by run."""
+    from tacit.certificate.accounts import folded, public_accounts
+
+    declared = folded(entries).runs
+    mine = [r for name, r in declared.items() if f"{name}, ".startswith(f"{state.run}, ")]
+    tasks = list(dict.fromkeys(task for run in mine for task in run.tasks))
+    if public_accounts(entries, state.dataset, tasks, state.run) != certificate["accounts"]:
+        yield "the certificate's steps are not those that the ledger recorded"

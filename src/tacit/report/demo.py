@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit import folder
+from tacit.certificate import seal
 from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 from tacit.learners.mean_regularized import MeanRegularized
@@ -19,6 +20,7 @@ from tacit.metrics import nmse, share_gained
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import new_run
+from tacit.privacy.signing import signer_for
 from tacit.report.local_view import EPSILONS as CURVE
 from tacit.report.local_view import LocalView, measure, write_local
 from tacit.report.pages import write_pages
@@ -107,20 +109,22 @@ def measured(model: MeanRegularized, data: Generated) -> LocalView:
 def write_demo(outcome: Outcome, directory: Path) -> list[Path]:
     """A fitted folder with both pages, and results.json."""
     directory.mkdir(parents=True, exist_ok=True)
+    outcome.model.certify(
+        tasks={"column": "task", "count": len(outcome.model.tasks_)},
+        target="y",
+        data={"fingerprint": "", "how": "none: the demo's data are generated"},
+        budget=asdict(Budget(SHOWN)),
+    )
     outcome.model.save(directory)
-    certificate = outcome.model.certificate() | {
-        "tasks": {"column": "task", "count": len(outcome.model.tasks_)},
-        "target": "y",
-        "run": outcome.model.run_,
-        "data": {"fingerprint": "", "how": "none: the demo's data are generated"},
-        "budget": asdict(Budget(SHOWN)),
-    }
     results = directory / "results.json"
-    files = [directory / folder.MODEL, directory / folder.CERTIFICATE, results]
-    folder.write_json(files[1], certificate)
+    names = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
+    files = [*(directory / name for name in names), results]
     folder.write_json(results, [asdict(row) for row in outcome.rows])
     files += _run_files(outcome.model, directory)
-    return [*files, write_local(outcome.view, directory), *write_pages(directory)]
+    files += [write_local(outcome.view, directory), *write_pages(directory)]
+    ledger = outcome.model.ledger_
+    seal(directory, signer_for(None if ledger is None else ledger.path))  # again, with the page
+    return files
 
 
 def _run_files(model: MeanRegularized, directory: Path) -> list[Path]:

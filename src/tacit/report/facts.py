@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidInput
 from tacit.folder import CERTIFICATE, MODEL
+from tacit.privacy.accounting import Cost, cost
 from tacit.privacy.budget import Guarantee
+from tacit.privacy.chain import event_from_json
 from tacit.tasks import Schema
 
 
@@ -62,12 +64,13 @@ def _facts(
     tasks = certificate.get("tasks") or {}
     count = tasks.get("count") or len(description["labels"])
     budget = (certificate.get("budget") or {}).get("epsilon")
+    guarantee = Guarantee.from_json(json.dumps(certificate["guarantee"]))
     return Facts(
         version=str(certificate["tacit"]),
         learner=str(description["learner"]),
         loss=str(description["loss"]),
-        guarantee=Guarantee.from_json(json.dumps(certificate["guarantee"])),
-        steps=tuple(certificate["steps"]),
+        guarantee=guarantee,
+        steps=tuple(releases(certificate["steps"], guarantee.run_delta or guarantee.delta)),
         shared=shared,
         withheld=tuple(name for name in description["protected"] if name not in shared),
         schema=Schema.from_dict(description["schema"]),
@@ -76,6 +79,24 @@ def _facts(
         target=str(certificate.get("target") or "target"),
         budget=None if budget is None else float(budget),
     )
+
+
+def releases(steps: Sequence[Mapping[str, Any]], delta: float) -> Iterator[dict[str, Any]]:
+    """One by one: a certificate writes equal ones that follow each other once, with their ``count``
+    and the ε after the last. In between, ε is that of the costs so far; where an event has no cost
+    of its own it is the last one's, which is not less.
+
+    >>> step = {"event": {"kind": "Pure", "epsilon": 0.1}, "count": 2, "epsilon": 0.2}
+    >>> [round(each["epsilon"], 3) for each in releases([step], 0.0)]
+    [0.1, 0.2]
+    """
+    spent = Cost()
+    for step in steps:
+        each = cost(event_from_json(step["event"]))
+        for left in reversed(range(int(step.get("count", 1)))):
+            spent += each or Cost()
+            inside = left and each is not None
+            yield dict(step) | {"epsilon": spent.epsilon_at(delta) if inside else step["epsilon"]}
 
 
 def noun(column: str) -> str:

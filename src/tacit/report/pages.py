@@ -14,15 +14,16 @@ from tacit.report.local_view import read_local
 from tacit.report.public_page import public_page
 
 
-def write_pages(folder: Path) -> list[Path]:
+def write_pages(folder: Path, out: Path | None = None) -> list[Path]:
     """Writes report.html and, where local.json is, report.local.html; returns what was written.
 
-    A report.local.html whose measurements are gone is removed.
+    ``out``: where to, if not into the folder. A report.local.html whose measurements are gone is
+    removed.
     """
-    facts = public_facts(folder)
-    written = [folder / PUBLIC_PAGE]
+    facts, where = public_facts(folder), folder if out is None else out
+    written = [where / PUBLIC_PAGE]
     replace_file(written[0], public_page(facts).html().encode())
-    private = folder / LOCAL_PAGE
+    private = where / LOCAL_PAGE
     if not (folder / LOCAL).is_file():
         private.unlink(missing_ok=True)
         return written

@@ -28,9 +28,9 @@ LEAD = (
     "It may be shown to anyone."
 )
 UNPROTECTED_LEAD = "This model was made without a privacy budget, so there is little to show."
-COMMANDS = """tacit verify FOLDER              # files, certificate and ledger agree
-tacit ledger verify LEDGER       # no entry was edited, deleted or reordered
-tacit audit --all                # attack the mechanisms that the promise rests on"""
+COMMANDS = """tacit verify FOLDER --key FINGERPRINT   # who signed it; integrity; arithmetic
+tacit ledger verify LEDGER              # for the trusted side: no entry was edited or deleted
+tacit audit --all                       # attack the mechanisms that the promise rests on"""
 
 
 def public_page(facts: Facts) -> Page:
@@ -182,8 +182,10 @@ def _scores() -> Section:
 
 def _verify(facts: Facts) -> Section:
     intro = paragraph(
-        "Whoever holds the folder can check the certificate against the ledger. Whoever doubts the "
-        "mechanisms can attack them."
+        "Whoever holds the folder can check who signed it, that nothing was changed since, and "
+        "that ε follows from the recorded steps; the fingerprint of the key comes from the sender "
+        "on another way. Nobody can check that data, clipping and noise were as claimed, or that "
+        "nothing was released beside the ledger. Whoever doubts the mechanisms can attack them."
     )
     code = f"<pre><code>{escape(COMMANDS)}</code></pre>"
     return Section("verify", "How to check it", (intro, code))

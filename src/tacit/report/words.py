@@ -105,12 +105,21 @@ def verdicts(facts: Facts) -> list[tuple[bool, str]]:
     noise = "Exact noise from the operating system's randomness; its low bits tell nothing."
     if not guarantee.secure_noise:
         noise = "Not secure: the noise is drawn in floating point, and its low bits may tell."
-    shown = upwards(guarantee.epsilon)
-    spent = f"Spent: ε = {shown}."
-    if facts.budget is not None:
-        spent = f"Spent: ε = {shown} of the {facts.budget:g} that was allowed."
-    within = facts.budget is None or guarantee.epsilon <= facts.budget * (1 + 1e-9)
-    return [(guarantee.proven, proof), (guarantee.secure_noise, noise), (within, spent)]
+    return [(guarantee.proven, proof), (guarantee.secure_noise, noise), *_spent(facts)]
+
+
+def _spent(facts: Facts) -> list[tuple[bool, str]]:
+    """What this run spent of its budget; and, where there were others, what all of them did."""
+    guarantee = facts.guarantee
+    own = guarantee.run_epsilon or guarantee.epsilon
+    said = f"Spent by this run: ε = {upwards(own)}"
+    said += "." if facts.budget is None else f" of the {facts.budget:g} that was allowed."
+    found = [(facts.budget is None or own <= facts.budget * (1 + 1e-9), said)]
+    if guarantee.runs > 1:
+        when = ", a total that was chosen after seeing output" * guarantee.after_output
+        total = f"ε = {upwards(guarantee.epsilon)}, δ = {upwards(guarantee.delta)}"
+        found.append((not guarantee.after_output, f"All {guarantee.runs} runs: {total}{when}."))
+    return found
 
 
 def percent(share: float) -> str:

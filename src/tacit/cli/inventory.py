@@ -1,0 +1,141 @@
+"""What a ledger holds, in words: data sets, lifetime caps, what is left, by whom and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tacit.certificate.accounts import folded
+from tacit.privacy.accounting import Cost
+from tacit.privacy.budget import Budget
+from tacit.privacy.ledger import Entry, Ledger
+from tacit.privacy.runs import Run
+from tacit.privacy.spending import Account, Spending, Statement
+from tacit.report.html import upwards
+
+Found = dict[str, Any]
+
+
+def inventory(file: Path) -> Found:
+    """Everything in a ledger, as JSON; of an older format its entries alone."""
+    with Ledger(file, read_only=True) as ledger:
+        entries, head = ledger.entries(), ledger.verify().head
+    found = {"file": str(file), "head": list(head), "entries": [vars(e) for e in entries]}
+    if not entries or entries[0].kind != "ledger":
+        return found | {"identity": None, "datasets": []}
+    state = folded(entries)
+    datasets = [
+        _data_set(state, name, account, entries) for name, account in state.accounts.items()
+    ]
+    return found | {"identity": state.identity, "datasets": datasets}
+
+
+def _data_set(state: Spending, name: str, account: Account, entries: Sequence[Entry]) -> Found:
+    labels = account.labels
+    return {
+        "dataset": name,
+        "tasks": len(labels),
+        "cap": [_pair(rung) for rung in account.cap],
+        "left": _left(account),
+        "total": _statement(state.statement(name, labels, [])),
+        "runs": [_run(run, entries) for run in state.runs.values() if run.dataset == name],
+    }
+
+
+def _pair(budget: Budget) -> Found:
+    return {"epsilon": budget.epsilon, "delta": budget.delta}
+
+
+def _left(account: Account) -> float | None:
+    """ε that the task with the least left may still spend under the cap, at the cap's δ."""
+    if not account.cap:
+        return None
+    cap = account.cap[-1]
+    spent = {tuple(row) for row in account.costs.tolist()}
+    most = max((Cost(*cost).epsilon_at(cap.delta) for cost in spent), default=0.0)
+    return max(0.0, cap.epsilon - most)
+
+
+def _statement(total: Statement) -> Found:
+    kept = {k: v for k, v in asdict(total).items() if not k.startswith("run_") and k != "cap"}
+    return kept | {"proven": total.proven, "doubts": list(total.doubts)}
+
+
+def _run(run: Run, entries: Sequence[Entry]) -> Found:
+    releases = sum(e.kind == "spend" and e.payload["run"] == run.name for e in entries)
+    epsilon, delta = run.pairs.max(axis=0).tolist()
+    return {
+        "run": run.name,
+        "by": run.made[0],
+        "at": run.made[1],
+        "unit": run.promise.unit,
+        "neighbours": run.promise.neighbours,
+        "adversary": run.promise.adversary,
+        "tasks": len(run.tasks),
+        "epsilon": epsilon,
+        "delta": delta,
+        "releases": releases,
+        "planned": sum(count for _, count in run.plan),
+        "secure": run.secure,
+        "doubts": list(run.doubts),
+    }
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+def lines(found: Found) -> Iterator[str]:
+    """The inventory of one ledger, line by line."""
+    if found["identity"] is None:
+        yield (
+            f"{found['file']}: format 1, {len(found['entries'])} entries. It recorded neither "
+            "units nor doubts, so nothing is added up, or added to it; --json shows its entries"
+        )
+        return
+    yield f"{found['file']}: ledger {found['identity']}, {len(found['entries'])} entries"
+    if not found["datasets"]:
+        yield "  nothing was recorded yet"
+    for data in found["datasets"]:
+        yield from _data_set_lines(data)
+
+
+def _data_set_lines(data: Found) -> Iterator[str]:
+    total = data["total"]
+    yield f"  data set {data['dataset']!r}: {data['tasks']} tasks, {_cap_text(data)}"
+    yield (
+        f"    total     {pair_text(total['epsilon'], total['delta'])} for the worst task, over "
+        f"{total['runs']} run{'s' * (total['runs'] != 1)}{_chosen(total)}; {_flags(total)}"
+    )
+    for run in data["runs"]:
+        made = run["releases"], run["planned"]
+        price = pair_text(run["epsilon"], run["delta"]) if made[0] else "nothing released"
+        yield f"    {run['at']} by {run['by']}: run {run['run']}, {price}, {_flags(run)}"
+        yield f"      {made[0]} of {made[1]} releases, for {run['unit']} ({run['neighbours']})"
+
+
+def pair_text(epsilon: float, delta: float) -> str:
+    """ε and δ for people, rounded up.
+
+    >>> pair_text(0.99999999, 1e-5)
+    'ε 1, δ 1e-05'
+    """
+    return f"ε {upwards(epsilon)}, δ {upwards(delta)}"
+
+
+def _cap_text(data: Found) -> str:
+    if not data["cap"]:
+        return "no lifetime cap: runs add up without end"
+    rungs = " then ".join(pair_text(rung["epsilon"], rung["delta"]) for rung in data["cap"])
+    return f"lifetime cap {rungs}, left ε {data['left']:.3g}"
+
+
+def _chosen(total: Found) -> str:
+    return ", chosen after seeing output" if total["after_output"] else ""
+
+
+def _flags(found: Found) -> str:
+    doubts = f"NOT proven ({'; '.join(found['doubts'])})" if found["doubts"] else "proven"
+    secure = found.get("secure_noise", found.get("secure"))
+    return f"{doubts}, {'secure noise' if secure else 'NO secure noise'}"
