@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
 import numpy as np
@@ -22,24 +22,48 @@ def _libraries() -> Any:
     return ThreadpoolController()
 
 
+def _limited() -> Any:
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+def _take_control() -> None:
+    """threadpoolctl lets one thread at a time set OpenBLAS's, and ignores the others in silence."""
+    for library in _libraries().lib_controllers:
+        clear = getattr(library, "clear_controlling_thread", None)  # since 3.7
+        if clear is not None:
+            clear(force=True)
+
+
 class _Limit:
-    """The limit is the process's: who comes first sets it, who leaves last lifts it."""
+    """Who comes first sets the process's limit, who leaves last lifts it; each thread sets its own,
+    as a BLAS that is built on OpenMP has one for each."""
 
     def __init__(self) -> None:
-        self._lock, self._inside = Lock(), 0
-        self._set: Any = None
+        self._lock, self._inside, self._here = Lock(), 0, local()
+        self._first: Any = None
 
     def enter(self) -> None:
+        self._here.depth = getattr(self._here, "depth", 0) + 1
+        if self._here.depth > 1:
+            return
         with self._lock:
             if self._inside == 0:
-                self._set = _libraries().limit(limits=1, user_api="blas")
+                _take_control()
+                self._first = _limited()
             self._inside += 1
+            self._here.mine = _limited()
 
     def leave(self) -> None:
+        self._here.depth -= 1
+        if self._here.depth > 0:
+            return
         with self._lock:
+            self._here.mine.restore_original_limits()
             self._inside -= 1
-            if self._inside == 0 and self._set is not None:
-                self._set.restore_original_limits()
+            if self._inside == 0:
+                _take_control()
+                self._first.restore_original_limits()
+                _take_control()
 
 
 _LIMIT = _Limit()
