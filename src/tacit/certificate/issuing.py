@@ -26,6 +26,7 @@ from tacit.privacy import promises
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import canonical, sha256
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.rounding import rounded_up
 from tacit.privacy.signing import Signer
 
 
@@ -106,11 +107,21 @@ def first_line(guarantee: Guarantee) -> str:
 
     >>> first_line(Guarantee(1.0, 1e-5, "a task", "replace", "all", proven=False, reason="a twin"))
     'NOT PROVEN: a twin. Claimed: (1, 1e-05)-DP for a task'
+    >>> first_line(Guarantee(3.0, 2e-5, "a task", "replace", "all", runs=2, run_epsilon=1.0))
+    '(3, 2e-05)-DP for a task, all 2 recorded runs together; this run: (1, 0)'
     """
-    total = str(guarantee).splitlines()[0].replace(" (claimed, NOT proven)", "")
+    said = f"{_pair(guarantee.epsilon, guarantee.delta)}-DP for {guarantee.unit}"
+    if guarantee.runs > 1:
+        when = ", chosen after seeing output" * guarantee.after_output
+        said += f", all {guarantee.runs} recorded runs together{when}"
+        said += f"; this run: {_pair(guarantee.run_epsilon, guarantee.run_delta)}"
     if guarantee.proven:
-        return total
-    return f"NOT PROVEN: {guarantee.reason or 'no reason given'}. Claimed: {total}"
+        return said
+    return f"NOT PROVEN: {guarantee.reason or 'no reason given'}. Claimed: {said}"
+
+
+def _pair(epsilon: float, delta: float) -> str:
+    return f"({rounded_up(epsilon)}, {rounded_up(delta)})"
 
 
 def merged(steps: Sequence[Mapping[str, Any]]) -> list[Document]:

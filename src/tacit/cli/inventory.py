@@ -11,9 +11,9 @@ from tacit.certificate.accounts import folded
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Entry, Ledger
+from tacit.privacy.rounding import rounded_down, rounded_up
 from tacit.privacy.runs import Run
 from tacit.privacy.spending import Account, Spending, Statement
-from tacit.report.html import upwards
 
 Found = dict[str, Any]
 
@@ -121,14 +121,14 @@ def pair_text(epsilon: float, delta: float) -> str:
     >>> pair_text(0.99999999, 1e-5)
     'ε 1, δ 1e-05'
     """
-    return f"ε {upwards(epsilon)}, δ {upwards(delta)}"
+    return f"ε {rounded_up(epsilon)}, δ {rounded_up(delta)}"
 
 
 def _cap_text(data: Found) -> str:
     if not data["cap"]:
         return "no lifetime cap: runs add up without end"
     rungs = " then ".join(pair_text(rung["epsilon"], rung["delta"]) for rung in data["cap"])
-    return f"lifetime cap {rungs}, left ε {data['left']:.3g}"
+    return f"lifetime cap {rungs}, left ε {rounded_down(data['left'])}"
 
 
 def _chosen(total: Found) -> str:

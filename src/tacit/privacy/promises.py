@@ -6,8 +6,9 @@ for every learner that spends from a ledger; ``not_covered`` puts both together.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+
+from tacit.privacy.rounding import odds
 
 TWO_TASKS = "a person whose rows are in two tasks: what both reveal adds up"
 OUTSIDE = "preprocessing outside tacit"
@@ -81,5 +82,6 @@ def delta_beside(delta: float, units: int) -> str:
             f"delta: one of {units} units may well leak whole: delta {delta:.2g} is not well below "
             f"1/{units}; take a smaller"
         )
-    odds = math.floor(1 / (delta * units))
-    return f"delta: one of {units} units may leak whole with a chance of up to one in {odds:,}"
+    return (
+        f"delta: one of {units} units may leak whole with a chance of up to {odds(delta * units)}"
+    )

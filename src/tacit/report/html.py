@@ -7,7 +7,6 @@ Nothing is fetched, and the page's own policy forbids it. Whatever comes from ou
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -163,18 +162,6 @@ def number(value: float | None) -> str:
     ('0.1235', '–', '1e-05')
     """
     return "–" if value is None or value != value else f"{value:.4g}"
-
-
-def upwards(value: float) -> str:
-    """Four digits, rounded up, as is right for what was spent.
-
-    >>> upwards(0.99999999), upwards(1.00001), upwards(2.0), upwards(0.0)
-    ('1', '1.001', '2', '0')
-    """
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
-    return f"{math.ceil(value / unit - 1e-6) * unit:.4g}"
 
 
 def _row(cells: tuple[str, ...]) -> str:

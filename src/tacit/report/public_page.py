@@ -7,6 +7,7 @@ import re
 from html import escape
 from typing import Any
 
+from tacit.privacy.rounding import rounded_up
 from tacit.report import figures, words
 from tacit.report.facts import Facts, plural
 from tacit.report.html import (
@@ -18,7 +19,6 @@ from tacit.report.html import (
     definitions,
     number,
     paragraph,
-    upwards,
 )
 from tacit.report.shared_figures import shared_parts
 from tacit.tasks import Column
@@ -70,7 +70,7 @@ def _promise(facts: Facts) -> Section:
                     ("Who is protected", guarantee.unit),
                     ("From whom", guarantee.adversary),
                     ("What is compared", words.neighbours(facts)),
-                    ("ε, the factor", upwards(guarantee.epsilon)),
+                    ("ε, the factor", rounded_up(guarantee.epsilon)),
                     ("δ, the slack", words.delta(facts)),
                     ("How it is added up", guarantee.accountant or "not said"),
                     ("Learner", facts.learner),
@@ -102,7 +102,7 @@ def _spending(facts: Facts) -> Section:
     if facts.guarantee.epsilon > spent[-1] * (1 + 1e-6):
         shows += (
             f" Earlier runs on the same data were charged too: together ε = "
-            f"{upwards(facts.guarantee.epsilon)}."
+            f"{rounded_up(facts.guarantee.epsilon)}."
         )
     rows = tuple(_step(i, step) for i, step in enumerate(facts.steps, start=1))
     table = Table("The releases of this run", ("release", "mechanism", "ε so far"), rows, True)
@@ -115,7 +115,7 @@ def _spending(facts: Facts) -> Section:
 
 
 def _step(i: int, step: Any) -> tuple[str, str, str]:
-    return str(i), mechanism_text(step["mechanism"]), upwards(float(step["epsilon"]))
+    return str(i), mechanism_text(step["mechanism"]), rounded_up(float(step["epsilon"]))
 
 
 def mechanism_text(declared: Any) -> str:

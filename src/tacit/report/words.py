@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tacit.estimator import UNIT
+from tacit.privacy.rounding import odds, rounded_up
 from tacit.report.facts import Facts, best_guess, plural
-from tacit.report.html import upwards
 
 OF_A_TASK = {
     "replace": "whether one {noun}'s data were these or any other data",
@@ -27,7 +27,7 @@ def promise(facts: Facts) -> str:
     guarantee = facts.guarantee
     if math.isinf(guarantee.epsilon):
         return "Nothing is promised: this model was made without a privacy budget."
-    factor = f"a factor e^{upwards(guarantee.epsilon)} = {_factor(guarantee.epsilon)}"
+    factor = f"a factor e^{rounded_up(guarantee.epsilon)} = {_factor(guarantee.epsilon)}"
     sentence = f"{_observers(facts)} tell, beyond {factor}, {_difference(facts)}."
     if guarantee.proven:
         return sentence
@@ -75,7 +75,7 @@ def delta(facts: Facts) -> str:
     value = facts.guarantee.delta
     if value == 0:
         return "0: the factor holds always."
-    text = f"{value:.3g}: a slack of one in {1 / value:,.0f}, by which the factor may be missed."
+    text = f"{rounded_up(value)}: a slack of {odds(value)}, by which the factor may be missed."
     if facts.n_tasks is not None and value * facts.n_tasks > 0.1:
         few = plural(facts.task_noun)
         text += f" It is not small beside one in {facts.n_tasks:,}, the number of {few}."
@@ -112,12 +112,12 @@ def _spent(facts: Facts) -> list[tuple[bool, str]]:
     """What this run spent of its budget; and, where there were others, what all of them did."""
     guarantee = facts.guarantee
     own = guarantee.run_epsilon or guarantee.epsilon
-    said = f"Spent by this run: ε = {upwards(own)}"
+    said = f"Spent by this run: ε = {rounded_up(own)}"
     said += "." if facts.budget is None else f" of the {facts.budget:g} that was allowed."
     found = [(facts.budget is None or own <= facts.budget * (1 + 1e-9), said)]
     if guarantee.runs > 1:
         when = ", a total that was chosen after seeing output" * guarantee.after_output
-        total = f"ε = {upwards(guarantee.epsilon)}, δ = {upwards(guarantee.delta)}"
+        total = f"ε = {rounded_up(guarantee.epsilon)}, δ = {rounded_up(guarantee.delta)}"
         found.append((not guarantee.after_output, f"All {guarantee.runs} runs: {total}{when}."))
     return found
 
