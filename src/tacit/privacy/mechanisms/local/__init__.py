@@ -5,9 +5,9 @@ mechanism           variance of a coordinate       reveals                 secur
 ==================  =============================  ======================  ======
 ``LocalLaplace``    8r²‖σ‖²/(ε²σ_i²)               Pure(ε)                 yes
 ``LocalKNorm``      4r²(Z + 1)/ε²                  Pure(ε)                 no
-``PrivUnitG``       r²/s(ε)², in any dimension     Pure(ε)                 no
+``PrivUnitG``       r²/s(ε)², in any dimension     Pure(ε)                 yes
 ``LocalGaussian``   4r²/μ²                         Gaussian(μ)             yes
-``LocalStaircase``  ≈ 2.5r² e^−2ε/3, one number    Pure(ε)                 no
+``LocalStaircase``  ≈ 2.5r² e^−2ε/3, one number    Pure(ε)                 yes
 ``SampledLaplace``  2Δ̂²/ε², Δ̂ of the samples       Pure(ε), a claim        no
 ==================  =============================  ======================  ======
 

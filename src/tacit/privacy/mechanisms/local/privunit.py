@@ -30,6 +30,21 @@ is gone: every report has covariance (r/s)² I, whatever the user's vector.
 N(0, 1) under the base measure, so the report's density relative to N(0, I_Z) is
 
     (1 − p)/c + (p/Q − (1 − p)/c) Φ((⟨w, t⟩ − γ)/√(1 − ‖t‖²)).
+
+**Exactly, in integers** (``rng=None``). v becomes an integer vector M ≈ 2^20 v, and the base
+measure π the law of rounded normal vectors U/R (``noise``), which has an exact sampler. The
+half-space is H = {⟨U, M⟩ ≥ T}, T ≈ γ‖M‖R, decided in 64-bit integers. For a report outside of it U
+is drawn until it is there. For one inside, U + kM is drawn, with a public k ≈ γR/‖M‖, and kept in H
+with probability e^−x, x = k(⟨U, M⟩ − T)/R² ≥ 0, by an exact coin: π(U − kM) e^−x = constant · π(U),
+up to a factor e^θ. In n = Z + 1 dimensions
+
+    |θ| ≤ ‖kM‖₁/(2R²) ≤ (γ + 0.01)τ,   τ = √n/(2R),
+
+since inside a cell of π each coordinate is off by at most 1/(2R). So ⟨U, M⟩/(‖M‖R) is within τ of
+a normal number, and π(H) between its tails beyond γ ± τ: within a factor 1 ± τ(γ + 1) of Q (the
+hazard at γ is at most γ + 1), and π outside H within 1 ± τ of c. The level p/Q is met up to
+e^{±2θ}, too. Hence with the p of ε − 8τ(γ + 1) the ratio of *any* two reports, however rare, is at
+most e^ε: δ = 0. (M is rounded, so that a report's mean is off by about 10^−6 r.)
 """
 
 from __future__ import annotations
@@ -46,13 +61,23 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Neighbours
+from tacit.privacy.coins import falls
 from tacit.privacy.mechanisms.local.rows import any_two_users, each_block, whole_reports
-from tacit.privacy.mechanisms.rows import check_positive, snapped
-from tacit.privacy.mechanisms.sums import FLOAT_NOISE
-from tacit.privacy.noise import FloatArray, system_generator
+from tacit.privacy.mechanisms.rows import check_positive, grid
+from tacit.privacy.noise import (
+    RESOLUTION,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    SecureSource,
+    Source,
+    rounded_gaussian,
+)
 
 MOST_EPSILON = 500.0
 """Beyond it e^−ε and the tail of the normal law leave the floating-point numbers."""
+
+_UNIT = 2.0**20  # of directions in integers
 
 
 def expected_lean(threshold: float, epsilon: float) -> float:
@@ -94,7 +119,7 @@ class PrivUnitG:
     epsilon: float
     pure: ClassVar[bool] = True
     proven: ClassVar[bool] = True
-    reason: ClassVar[str] = FLOAT_NOISE
+    reason: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_positive("radius", self.radius)
@@ -110,9 +135,7 @@ class PrivUnitG:
     @property
     def above(self) -> float:
         """p = Q/(Q + c e^−ε), rounded down: that lowers the ratio."""
-        tail = float(ndtr(-self.lean))
-        exact = tail / (tail + (1 - tail) * math.exp(-self.epsilon))
-        return exact * (1 - 2.0**-40)
+        return _above(self.lean, self.epsilon)
 
     def event(self, neighbours: Neighbours) -> Pure:
         """ε, by construction."""
@@ -127,23 +150,24 @@ class PrivUnitG:
     ) -> FloatArray:
         """One report a row, on the grid of noise of scale r/s."""
         whole_reports(shares)
-        source = rng or system_generator()
         scale = self.radius / self.lean
+        if rng is None:
+            exactly = _Leaning.of(self, np.shape(contributions)[-1] + 1)
 
         def report(rows: FloatArray) -> FloatArray:
-            u = self._leaning(rows / self.radius, source)
-            u *= scale
-            return snapped(u, scale)
+            t = rows / self.radius
+            if rng is not None:
+                return self._leaning(t, rng) * scale
+            return np.asarray(exactly.reports(_lifted(t), SecureSource())[:, :-1] * grid(scale))
 
         return each_block(contributions, self.radius, report)
 
     def _leaning(self, t: FloatArray, rng: np.random.Generator) -> FloatArray:
         """z + v(α − ⟨z, v⟩) without its last coordinate, z ~ N(0, I) in Z + 1 dimensions."""
-        rest = np.sqrt(np.maximum(0.0, 1 - np.einsum("ij,ij->i", t, t)))
-        z, last = rng.standard_normal(t.shape), rng.standard_normal(len(t))
-        along = np.einsum("ij,ij->i", z, t) + last * rest
-        z += t * (self._alpha(len(t), rng) - along)[:, None]
-        return np.asarray(z)
+        v = _lifted(t)
+        z = rng.standard_normal(v.shape)
+        z += v * (self._alpha(len(t), rng) - np.einsum("ij,ij->i", z, v))[:, None]
+        return np.asarray(z[:, :-1])
 
     def _alpha(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Normal numbers above γ with probability p, else below; by inversion."""
@@ -154,8 +178,8 @@ class PrivUnitG:
         return np.asarray(np.where(above, -drawn, drawn))
 
     def secure(self, rng: np.random.Generator | None) -> bool:
-        """Never: see reason."""
-        return False
+        """Is the noise exact and from the operating system?"""
+        return rng is None
 
     def values(self, shape: tuple[int, ...]) -> int:
         """A normal vector with one coordinate more, a coin and a uniform a row."""
@@ -188,3 +212,57 @@ class PrivUnitG:
             math.log1p(-p) - float(log_ndtr(self.lean)),
             math.log(p) - float(log_ndtr(-self.lean)),
         )
+
+
+def _above(threshold: float, epsilon: float) -> float:
+    """p = Q/(Q + c e^−ε), rounded down."""
+    tail = float(ndtr(-threshold))
+    exact = tail / (tail + (1 - tail) * math.exp(-epsilon))
+    return exact * (1 - 2.0**-40)
+
+
+def _lifted(t: FloatArray) -> FloatArray:
+    """v = (t, √(1 − ‖t‖²)), each on the sphere of one dimension more."""
+    rest = np.sqrt(np.maximum(0.0, 1 - np.einsum("ij,ij->i", t, t)))
+    return np.column_stack([t, rest])
+
+
+@dataclass(frozen=True)
+class _Leaning:
+    """The exact sampler of the module: γ, p in units of 2^−64, and the shift k."""
+
+    threshold: float
+    above: int
+    shift: int
+
+    @classmethod
+    def of(cls, law: PrivUnitG, dim: int) -> _Leaning:
+        """For vectors of the sphere in dim dimensions."""
+        gamma = law.lean
+        slack = 8 * (gamma + 1) * math.sqrt(dim) / (2 * RESOLUTION)
+        if law.epsilon <= 2 * slack:
+            raise InvalidInput(
+                f"epsilon = {law.epsilon:g} is too small for secure reports of {dim - 1} numbers"
+            )
+        above = math.floor(math.ldexp(_above(gamma, law.epsilon - slack), 64))
+        return cls(gamma, above, round(gamma * RESOLUTION / _UNIT))
+
+    def reports(self, v: FloatArray, source: Source) -> IntArray:
+        """U for each direction, in steps of the grid."""
+        M = np.rint(v * _UNIT).astype(np.int64)
+        T = np.rint(self.threshold * RESOLUTION * np.sqrt(np.einsum("ij,ij->i", M, M)))
+        T = T.astype(np.int64)
+        above = source.words(len(v)) < np.uint64(self.above)
+        U = np.empty(M.shape, dtype=np.int64)
+        again = np.arange(len(v))
+        while again.size:
+            U[again] = rounded_gaussian((again.size, M.shape[1]), source)
+            U[again] += self.shift * above[again, None] * M[again]
+            beyond = np.einsum("ij,ij->i", U[again], M[again]) - T[again]
+            again = again[~self._kept(beyond, above[again], source)]
+        return U
+
+    def _kept(self, beyond: IntArray, above: BoolArray, source: Source) -> BoolArray:
+        """Outside H if it shall be; else in H, and one of e^−x of them; x in units of R^−2."""
+        fallen = falls(self.shift * np.maximum(beyond, 0), source)
+        return np.where(above, (beyond >= 0) & fallen, beyond < 0)

@@ -13,6 +13,17 @@ least for γ = ((b − 2b² + 2b⁴ − b⁵)/2)^⅓/(1 − b)² − b/(1 − b)
 
 For a large ε that is about Δ² e^−2ε/3 · 2^−⅔, where Laplace has 2Δ²/ε²: 0.0034 r² against 0.08 r²
 at ε = 10. It pays where a report is one number, as for a task with one output.
+
+**Exactly, in integers.** With D cells in Δ, of which S = γD are in the tall part, the number is cut
+toward zero onto the grid Δ/D, and the noise is n ≥ 0 or −1 − n with equal chances, where
+
+    n = kD + j,    P(k) ∝ b^k,    P(j) ∝ 1 for j < S, b for S ≤ j < D.
+
+Steps of f lie on the grid, so this is f rounded down to it: any two users are at most D cells
+apart, and no two of their reports more than one stair, however rare: ε, and δ = 0. Every stair is
+drawn: k counts coins of probability b, without an end. b = 2^−L e^−x is such a coin: L fair ones
+and one of e^−x, exactly (``coins``), with x rounded down. With 2^L near D/S a tall cell, or a block
+of 2^L low ones and a cell of it, is accepted soon.
 """
 
 from __future__ import annotations
@@ -26,13 +37,23 @@ import numpy as np
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Neighbours
+from tacit.privacy.coins import below, exponent_below, falls, geometric
 from tacit.privacy.mechanisms.local.rows import any_two_users, each_block, whole_reports
-from tacit.privacy.mechanisms.rows import check_positive, snapped
-from tacit.privacy.mechanisms.sums import FLOAT_NOISE
-from tacit.privacy.noise import FloatArray, system_generator
+from tacit.privacy.mechanisms.rows import check_positive
+from tacit.privacy.noise import (
+    RESOLUTION,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    SecureSource,
+    SimulatedSource,
+    Source,
+)
 
-MOST_EPSILON = 60.0
-"""Beyond it the steps are finer than floating-point numbers of the ball."""
+LEAST_EPSILON, MOST_EPSILON = 1e-6, 60.0
+"""Between them 64-bit integers hold every report, but for a probability of exp(−2^12)."""
+
+_LOG_2 = math.nextafter(math.log(2), 1.0)  # not below log 2
 
 
 @dataclass(frozen=True)
@@ -47,13 +68,16 @@ class LocalStaircase:
     epsilon: float
     pure: ClassVar[bool] = True
     proven: ClassVar[bool] = True
-    reason: ClassVar[str] = FLOAT_NOISE
+    reason: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_positive("radius", self.radius)
         check_positive("epsilon", self.epsilon)
-        if self.epsilon > MOST_EPSILON:
-            raise InvalidInput(f"epsilon must be at most {MOST_EPSILON:g}, got {self.epsilon:g}")
+        if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
+            raise InvalidInput(
+                f"epsilon must be at least {LEAST_EPSILON:g} and at most {MOST_EPSILON:g}, "
+                f"got {self.epsilon:g}"
+            )
 
     @property
     def step(self) -> float:
@@ -88,29 +112,24 @@ class LocalStaircase:
         """One report a row, on the grid."""
         whole_reports(shares)
         _require_one(np.shape(contributions)[-1])
-        source = rng or system_generator()
-        return each_block(
-            contributions,
-            self.radius,
-            lambda rows: snapped(rows + self._noise(len(rows), source)[:, None], self.scale),
-        )
+        source: Source = SecureSource() if rng is None else SimulatedSource(rng)
+        stairs = _Stairs.of(self)
+        grid = 2 * self.radius / stairs.cells
 
-    def _noise(self, count: int, rng: np.random.Generator) -> FloatArray:
-        """± (whole stairs + a uniform point of the tall or of the low part) · Δ."""
-        whole = np.floor(np.log(1 - rng.random(count)) / -self.epsilon)  # P(k) ∝ b^k
-        uniform, step = rng.random(count), self.step
-        tall = rng.random(count) < self.tall
-        part = np.where(tall, step * uniform, step + (1 - step) * uniform)
-        sign = np.where(rng.random(count) < 0.5, -1.0, 1.0)
-        return np.asarray(sign * (whole + part) * 2 * self.radius)
+        def report(rows: FloatArray) -> FloatArray:
+            steps = (rows / grid).astype(np.int64)  # the cast cuts toward zero
+            steps += stairs.noise(len(rows), source)[:, None]
+            return np.asarray(steps * grid)
+
+        return each_block(contributions, self.radius, report)
 
     def secure(self, rng: np.random.Generator | None) -> bool:
-        """Never: see reason."""
-        return False
+        """Is the noise exact and from the operating system?"""
+        return rng is None
 
     def values(self, shape: tuple[int, ...]) -> int:
-        """A stair, a part, a point and a sign a row."""
-        return 4 * shape[0]
+        """A stair, a part of it and a sign a row."""
+        return 3 * shape[0]
 
     def to_dict(self) -> dict[str, object]:
         """Name and parameters."""
@@ -128,6 +147,63 @@ class LocalStaircase:
         below = np.floor(stairs) + (stairs - np.floor(stairs) >= self.step)
         mass = 4 * self.radius * (self.step + math.exp(-self.epsilon) * (1 - self.step))
         return np.asarray(math.log(-math.expm1(-self.epsilon) / mass) - self.epsilon * below)
+
+
+@dataclass(frozen=True)
+class _Stairs:
+    """The staircase in integers: D, S, L and x of the module."""
+
+    cells: int
+    tall: int
+    halvings: int
+    exponent: int
+
+    @classmethod
+    def of(cls, law: LocalStaircase) -> _Stairs:
+        """With at least RESOLUTION cells in Δ and in a standard deviation."""
+        finest = max(1.0, 2 * law.radius / law.scale)
+        cells = RESOLUTION << math.ceil(math.log2(finest))
+        tall = min(max(1, round(law.step * cells)), cells)
+        most = math.floor(law.epsilon / _LOG_2)
+        halvings = min((cells // tall).bit_length() - 1, most)
+        rest = law.epsilon - halvings * _LOG_2 - (1e-13 if halvings else 0.0)  # covers rounding
+        return cls(cells, tall, halvings, exponent_below(max(0.0, rest)))
+
+    def noise(self, count: int, source: Source) -> IntArray:
+        """n, or −1 − n."""
+        n = self.cells * self._whole(count, source) + self._part(count, source)
+        return np.where(below(2, count, source) == 1, -1 - n, n)
+
+    def _whole(self, count: int, source: Source) -> IntArray:
+        """k: how often a coin of probability b = 2^−L e^−x falls before it does not."""
+        if not self.halvings:
+            return geometric(self.exponent, count, source)
+        found = np.zeros(count, dtype=np.int64)
+        alive = np.arange(count)
+        while alive.size:
+            fair = below(1 << self.halvings, alive.size, source) == 0
+            alive = alive[fair & self._falls(alive.size, source)]
+            found[alive] += 1
+        return found
+
+    def _part(self, count: int, source: Source) -> IntArray:
+        """j: a tall cell, or a block of 2^L low ones and a cell of it, which stays by e^−x."""
+        block = 1 << self.halvings
+        blocks = -(-(self.cells - self.tall) // block)
+        found = np.zeros(count, dtype=np.int64)
+        again = np.arange(count)
+        while again.size:
+            x = below(self.tall + blocks, again.size, source)
+            inside = below(block, again.size, source)
+            low = self.tall + (x - self.tall) * block + inside
+            tall = x < self.tall
+            found[again] = np.where(tall, x, low)
+            stays = (low < self.cells) & self._falls(again.size, source)
+            again = again[~(tall | stays)]
+        return found
+
+    def _falls(self, count: int, source: Source) -> BoolArray:
+        return falls(np.full(count, self.exponent), source)
 
 
 def _require_one(dim: int) -> None:
