@@ -130,7 +130,7 @@ def test_votes_below_zero_that_are_let_through_are_caught(name: str, monkeypatch
     subject = replace(mechanisms.SUBJECTS[VoteSum], pair=lambda _: pair)
     monkeypatch.setitem(mechanisms.SUBJECTS, VoteSum, subject)
     assert not caught(name)
-    monkeypatch.setattr(VoteSum, "release", GaussianSum.release)
+    monkeypatch.setattr(VoteSum, "clipped", GaussianSum.clipped)
     assert caught(name)
 
 

@@ -26,7 +26,7 @@ from tacit.privacy.mechanisms.rows import (
     svec,
     svec_grid_sum,
 )
-from tacit.privacy.noise import FloatArray, SecureSource, rounded_gaussian
+from tacit.privacy.noise import FloatArray, IntArray, SecureSource, rounded_gaussian
 
 
 def covariance_sensitivity(clip_norm: float, neighbours: Neighbours) -> float:
@@ -130,16 +130,20 @@ class SymmetricGaussian:
         shares: FloatArray | None = None,
     ) -> FloatArray:
         """The noisy covariance; unit i is clipped to K·√shares[i], so that Δ scales with it."""
+        if rng is not None:
+            rows = as_rows(contributions, vectors=True)
+            W = clip_rows(rows, shared_clips(self.clip_norm, len(rows), shares, 0.5))
+            noise = self.sigma * rng.standard_normal(self.values(rows.shape))
+            return np.asarray(W.T @ W + smat(noise))
+        counts = self.counts(contributions, shares)
+        return smat((counts + rounded_gaussian(counts.shape, SecureSource())) * grid(self.sigma))
+
+    def counts(self, contributions: FloatArray, shares: FloatArray | None = None) -> IntArray:
+        """The exact sum of svec(wwᵀ) before the noise, in steps of the grid."""
         rows = as_rows(contributions, vectors=True)
         clips = shared_clips(self.clip_norm, len(rows), shares, 0.5)
-        dim = rows.shape[1]
-        if rng is not None:
-            W = clip_rows(rows, clips)
-            noise = self.sigma * rng.standard_normal(dim * (dim + 1) // 2)
-            return np.asarray(W.T @ W + smat(noise))
-        W = clip_rows(rows, covariance_clip(clips, dim, grid(self.sigma)))
-        counts = svec_grid_sum(W, self.sigma, self.clip_norm**2)
-        return smat((counts + rounded_gaussian(counts.shape, SecureSource())) * grid(self.sigma))
+        W = clip_rows(rows, covariance_clip(clips, rows.shape[1], grid(self.sigma)))
+        return svec_grid_sum(W, self.sigma, self.clip_norm**2)
 
     def secure(self, rng: np.random.Generator | None) -> bool:
         """Is the noise exact and from the operating system?"""
@@ -191,14 +195,21 @@ class DiagonalGaussian:
         shares: FloatArray | None = None,
     ) -> FloatArray:
         """The noisy diagonal; unit i is clipped to K·√shares[i], so that Δ scales with it."""
-        rows = as_rows(contributions, vectors=True)
-        clips = shared_clips(self.clip_norm, len(rows), shares, 0.5)
-        squares = clip_rows(rows, clips) ** 2
         if rng is not None:
-            return np.asarray(squares.sum(axis=0) + self.sigma * rng.standard_normal(rows.shape[1]))
-        counts = grid_sum(squares, self.sigma, self.clip_norm**2)
+            total = self._squares(contributions, shares).sum(axis=0)
+            return np.asarray(total + self.sigma * rng.standard_normal(len(total)))
+        counts = self.counts(contributions, shares)
         noise = rounded_gaussian(counts.shape, SecureSource())
         return np.asarray((counts + noise) * grid(self.sigma))
+
+    def _squares(self, contributions: FloatArray, shares: FloatArray | None) -> FloatArray:
+        rows = as_rows(contributions, vectors=True)
+        clips = shared_clips(self.clip_norm, len(rows), shares, 0.5)
+        return np.asarray(clip_rows(rows, clips) ** 2)
+
+    def counts(self, contributions: FloatArray, shares: FloatArray | None = None) -> IntArray:
+        """The exact sum of w∘w before the noise, in steps of the grid."""
+        return grid_sum(self._squares(contributions, shares), self.sigma, self.clip_norm**2)
 
     def secure(self, rng: np.random.Generator | None) -> bool:
         """Is the noise exact and from the operating system?"""

@@ -13,7 +13,7 @@ from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.rows import as_rows, check_positive, clip_rows, shared_clips, snapped
 from tacit.privacy.mechanisms.sums import GaussianSum, KNormSum, LaplaceSum
 from tacit.privacy.mechanisms.wishart import PublishedWishart
-from tacit.privacy.noise import FloatArray, system_generator, wishart
+from tacit.privacy.noise import FloatArray, IntArray, system_generator, wishart
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class EachRow:
         parts = np.ones(len(rows)) if shares is None else np.asarray(shares)
         noisy = [self.row.release(rows[[i]], rng, parts[[i]]) for i in range(len(rows))]
         return np.array(noisy).reshape(rows.shape)
+
+    def counts(self, contributions: FloatArray) -> IntArray:
+        """All rows before the noise, in steps of the grid, one behind the other."""
+        assert isinstance(self.row, GaussianSum)  # K-norm noise is not added on the grid
+        return np.concatenate([self.row.counts(row[None]) for row in as_rows(contributions)])
 
     def secure(self, rng: np.random.Generator | None) -> bool:
         """Is the noise exact and from the operating system?"""

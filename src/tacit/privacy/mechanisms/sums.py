@@ -29,6 +29,7 @@ from tacit.privacy.mechanisms.rows import (
 )
 from tacit.privacy.noise import (
     FloatArray,
+    IntArray,
     SecureSource,
     knorm,
     rounded_gaussian,
@@ -107,15 +108,22 @@ class GaussianSum:
         shares: FloatArray | None = None,
     ) -> FloatArray:
         """The noisy sum over units; unit i is clipped to C·shares[i]."""
-        rows = as_rows(contributions)
-        clips = shared_clips(self.clip_norm, len(rows), shares)
-        clipped = clip_rows(_flat(rows), clips)
         if rng is not None:
-            noisy = clipped.sum(axis=0) + self.sigma * rng.standard_normal(clipped.shape[1])
+            total = self.clipped(contributions, shares).sum(axis=0)
+            noisy = total + self.sigma * rng.standard_normal(len(total))
         else:
-            counts = grid_sum(clipped, self.sigma, self.clip_norm)
+            counts = self.counts(contributions, shares)
             noisy = (counts + rounded_gaussian(counts.shape, SecureSource())) * grid(self.sigma)
-        return np.asarray(noisy.reshape(rows.shape[1:]))
+        return np.asarray(noisy.reshape(np.shape(contributions)[1:]))
+
+    def clipped(self, contributions: FloatArray, shares: FloatArray | None = None) -> FloatArray:
+        """(units, dim): what each unit adds."""
+        rows = as_rows(contributions)
+        return clip_rows(_flat(rows), shared_clips(self.clip_norm, len(rows), shares))
+
+    def counts(self, contributions: FloatArray, shares: FloatArray | None = None) -> IntArray:
+        """The exact sum before the noise, in steps of the grid: all that a secure release sees."""
+        return grid_sum(self.clipped(contributions, shares), self.sigma, self.clip_norm)
 
     def secure(self, rng: np.random.Generator | None) -> bool:
         """Is the noise exact and from the operating system?"""
@@ -145,16 +153,11 @@ class VoteSum(GaussianSum):
         """Δ₂: √2 C (replace), C (zero-out)."""
         return vote_sensitivity(clip_norm, neighbours)
 
-    def release(
-        self,
-        contributions: FloatArray,
-        rng: np.random.Generator | None,
-        shares: FloatArray | None = None,
-    ) -> FloatArray:
-        """The noisy sum over units; unit i is clipped to C·shares[i]."""
+    def clipped(self, contributions: FloatArray, shares: FloatArray | None = None) -> FloatArray:
+        """(units, dim): what each unit adds; no vote at all (NaN) where a row is not finite."""
         rows = as_rows(contributions)
-        votes = np.where(np.isfinite(rows), np.maximum(rows, 0.0), np.nan)  # NaN: no vote at all
-        return super().release(votes, rng, shares)
+        votes = np.where(np.isfinite(rows), np.maximum(rows, 0.0), np.nan)
+        return super().clipped(votes, shares)
 
 
 @dataclass(frozen=True)
