@@ -88,12 +88,12 @@ def test_a_task_of_one_output_gets_the_staircase_where_epsilon_is_large(
     data: tuple[FloatArray, FloatArray],
 ) -> None:
     X, K = data[0], np.ones((1, 6))
-    encoder = simulated(Budget(8.0, 0.0)).fit(X, target=K)
+    encoder = simulated(Budget(8.0)).fit(X, target=K)
     assert encoder.choices_[0]["mechanism"] == "staircase"
     found = errors(encoder, np.tile(X, (60, 1)), K)
     spread = found.std() / np.sqrt(len(found))
     assert abs(found.mean() - encoder.predicted_loss_) < stats.norm.isf(ALPHA / 2) * spread
-    laplace = simulated(Budget(8.0, 0.0), mechanism="laplace").fit(X, target=K)
+    laplace = simulated(Budget(8.0), mechanism="laplace").fit(X, target=K)
     assert encoder.predicted_loss_ < 0.5 * laplace.predicted_loss_
 
 
@@ -215,6 +215,25 @@ def test_a_user_far_outside_the_sample_is_clipped_like_any_other(
     assert np.abs(published.transform(X[:1] * 1e6)).max() > 1e4
 
 
+def test_auto_at_delta_zero_takes_only_what_is_pure_and_drawn_exactly(
+    data: tuple[FloatArray, FloatArray], tmp_path: Path
+) -> None:
+    """δ = 0 is not claimed of noise drawn in floating point, as a device draws all but Laplace."""
+    X, K = data
+    auto = TaskAwareEncoder(PURE).fit(X, target=K)
+    assert auto.guarantee_.proven
+    assert (auto.guarantee_.delta, auto.guarantee_.secure_noise) == (0.0, True)
+    assert "knorm" not in {choice["mechanism"] for choice in auto.choices_}
+    floats = TaskAwareEncoder(PURE, mechanism="knorm").fit(X, target=K)
+    assert not floats.guarantee_.proven
+    TaskAwareEncoder(PURE, mechanism="laplace").fit(X, target=K).export(tmp_path / "device")
+    with pytest.raises(UntrustedMessage, match="not claimed"):
+        floats.export(tmp_path / "nowhere")
+    stated = TaskAwareEncoder(Budget(4.0), mechanism="knorm").fit(X, target=K)
+    assert (stated.guarantee_.delta, stated.guarantee_.proven) == (1e-5, True)
+    stated.export(tmp_path / "stated")
+
+
 # --- users ---------------------------------------------------------------------------------------
 
 
@@ -239,6 +258,9 @@ def test_more_reports_are_noisier_each(data: tuple[FloatArray, FloatArray]) -> N
     X, K = data
     losses = [TaskAwareEncoder(PURE, reports=k).fit(X, target=K).predicted_loss_ for k in (1, 4)]
     assert losses[0] < losses[1]
+    composed = TaskAwareEncoder(Budget(4.0, 1e-3), reports=40, mechanism="laplace")
+    added = TaskAwareEncoder(PURE, reports=40, mechanism="laplace")
+    assert composed.fit(X, target=K).predicted_loss_ < added.fit(X, target=K).predicted_loss_
     assert "4 reports" in TaskAwareEncoder(PURE, reports=4).fit(X, target=K).guarantee_.unit
 
 
@@ -327,9 +349,10 @@ def test_sparse_and_integer_rows_are_reported_like_dense_ones() -> None:
     counts = rng.poisson(0.3, (400, 8))
     K = np.eye(8)[:3]
     ranges = dict.fromkeys(range(8), (0, 2))
-    dense = simulated(ranges=ranges).fit(counts.astype(float), target=K)
-    whole = simulated(ranges=ranges).fit(counts, target=K)
-    thin = simulated(ranges=ranges).fit(sparse.csr_matrix(counts), target=K)
+    dense, whole, thin = (
+        simulated(Budget(4.0), ranges=ranges).fit(rows, target=K)
+        for rows in (counts.astype(float), counts, sparse.csr_matrix(counts))
+    )
     expected = dense.transform(counts)
     np.testing.assert_allclose(whole.transform(counts), expected, atol=1e-6)
     np.testing.assert_allclose(thin.transform(sparse.csr_array(counts)), expected, atol=1e-5)
@@ -399,7 +422,7 @@ def test_the_export_holds_the_encoder_but_not_the_decoder(
 
     X, K = data
     frame = pd.DataFrame(X, columns=[f"hour {j}" for j in range(6)])
-    encoder = TaskAwareEncoder(PURE).fit(frame, target=K)
+    encoder = TaskAwareEncoder(Budget(4.0)).fit(frame, target=K)
     encoder.export(tmp_path)
     content = json.loads((tmp_path / "encoder.json").read_text())
     np.testing.assert_array_equal(content["layers"][0]["weight"], encoder.design_.matrix)

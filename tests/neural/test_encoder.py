@@ -96,9 +96,11 @@ def test_the_guarantee_is_said_in_full() -> None:
     assert (promised.epsilon, promised.delta, promised.proven) == (2.0, 0.0, True)
     assert promised.secure_noise
     assert any("fit" in item for item in promised.not_covered)
-    private = quick(mechanism="privunit").fit(X, target=task()).guarantee_
-    assert (private.proven, private.secure_noise) == (True, False)
+    private = quick(Budget(2.0), mechanism="knorm").fit(X, target=task()).guarantee_
+    assert (private.delta, private.proven, private.secure_noise) == (1e-5, True, False)
     assert "grid" in private.reason
+    doubted = quick(mechanism="knorm").fit(X, target=task()).guarantee_
+    assert not doubted.proven  # δ = 0 is not claimed of noise drawn in floating point
 
 
 def test_the_published_form_is_not_proven_and_says_why() -> None:
@@ -184,10 +186,14 @@ def test_the_width_is_the_best_on_held_out_rows() -> None:
 
 
 def test_auto_takes_the_mechanism_with_the_least_variance() -> None:
-    assert isinstance(quick().fit(X, target=task()).mechanism_, PrivUnitG)
+    assert isinstance(quick(Budget(2.0)).fit(X, target=task()).mechanism_, PrivUnitG)
+    exact = quick().fit(X, target=task())  # at δ = 0 what is pure and drawn exactly
+    assert exact.mechanism_ is not None
+    assert exact.mechanism_.secure(None)
+    assert exact.guarantee_.proven
     spent = quick(Budget(2.0, 0.2)).fit(X, target=task()).mechanism_
     assert type(spent).__name__ == "LocalGaussian"
-    vast = quick(Budget(1e4, 0.0)).fit(X, target=task()).mechanism_  # beyond PrivUnitG's range
+    vast = quick(Budget(1e4, 1e-9)).fit(X, target=task()).mechanism_  # beyond PrivUnitG's range
     assert type(vast).__name__ == "LocalKNorm"
 
 

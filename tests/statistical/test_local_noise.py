@@ -127,8 +127,9 @@ def on_device(folder: Path, x: FloatArray, count: int) -> FloatArray:
 def test_the_exported_encoder_reports_with_the_same_law(
     mechanism: LocalMechanism, tmp_path: Path
 ) -> None:
-    budget = Budget(EPSILON, 1e-2 if isinstance(mechanism, LocalGaussian) else 0.0)
-    export_encoder(tmp_path, [LAYER], mechanism, guarantee(mechanism, budget))
+    budget = Budget(EPSILON, 0.0 if isinstance(mechanism, LocalLaplace) else 1e-2)
+    promised = guarantee(mechanism, budget)
+    export_encoder(tmp_path, [LAYER], mechanism, promised, delta=budget.delta)
     device = on_device(tmp_path, X, DEVICE)
     phi = LAYER.weight @ X + LAYER.bias
     library = mechanism.release(np.tile(phi, (COUNT, 1)), np.random.default_rng(4))
@@ -142,7 +143,8 @@ def test_the_exported_encoder_reports_with_the_same_law(
 def test_the_exported_staircase_has_the_same_law(epsilon: float, tmp_path: Path) -> None:
     mechanism = LocalStaircase(R, epsilon)
     layer = Layer(np.array([[1.0, 0.5]]), np.array([0.1]))
-    export_encoder(tmp_path, [layer], mechanism, guarantee(mechanism, Budget(epsilon, 0.0)))
+    promised = guarantee(mechanism, Budget(epsilon))
+    export_encoder(tmp_path, [layer], mechanism, promised, delta=1e-5)
     device = on_device(tmp_path, X, DEVICE)[:, 0]
     library = mechanism.release(np.full((COUNT, 1), 1.775), rng_of(9))[:, 0]
     assert stats.ks_2samp(device, library).pvalue > ALPHA
@@ -157,7 +159,8 @@ def test_the_device_applies_domain_layers_and_clip_as_the_library_does(tmp_path:
     nearly_exact = LocalGaussian(1.0, 1e9)
     domain = np.array([-1.0, -np.inf]), np.array([1.0, np.inf])
     promised = guarantee(nearly_exact, Budget(1.0, 0.5))
-    export_encoder(tmp_path, [first, second, third], nearly_exact, promised, domain=domain)
+    layers = [first, second, third]
+    export_encoder(tmp_path, layers, nearly_exact, promised, delta=0.5, domain=domain)
     x = np.array([7.0, -0.3])
     h = 1 / (1 + np.exp(-(first.weight @ np.clip(x, *domain) + first.bias)))
     h = np.maximum(0, second.weight @ h + second.bias)

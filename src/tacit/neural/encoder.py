@@ -291,7 +291,12 @@ class TaskAwareEncoder(TransformerMixin, Accounted):  # type: ignore[misc] # sci
                 f"nobody should report through this encoder: {self.guarantee_.reason}"
             )
         folder = export_encoder(
-            directory, self.encoder_, self.mechanism_, self.guarantee_, feature_names=names
+            directory,
+            self.encoder_,
+            self.mechanism_,
+            self.guarantee_,
+            delta=self.budget.delta,
+            feature_names=names,
         )
         if onnx:
             write_onnx(folder / "encoder.onnx", self.encoder_, self.mechanism_)

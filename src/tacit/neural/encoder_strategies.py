@@ -39,7 +39,6 @@ from tacit.neural.encoder_training import (
 from tacit.privacy.budget import Budget
 from tacit.privacy.local import LocalName, available, local_mechanism
 from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace
-from tacit.privacy.mechanisms.local.privunit import MOST_EPSILON
 
 Strategy = Literal["task-aware", "privacy-agnostic", "task-agnostic"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
@@ -149,17 +148,17 @@ def best_mechanism(name: str, budget: Budget, dim: int, reports: int) -> Clippin
     """The named mechanism; "auto": the one with the least variance in ``dim`` coordinates.
 
     That is a public rule of (ε, δ, Z). PrivUnitG's variance does not grow with Z, so it wins in
-    all but the lowest dimensions and largest ε, even over the Gaussian at δ = 1e-5.
+    all but the lowest dimensions and largest ε, even over the Gaussian at δ = 1e-5. At δ = 0 noise
+    must be pure and drawn exactly.
 
-    >>> type(best_mechanism("auto", Budget(5.0, 0.0), 3, 1)).__name__
+    >>> type(best_mechanism("auto", Budget(5.0), 3, 1)).__name__
     'PrivUnitG'
     >>> type(best_mechanism("auto", Budget(20.0, 0.0), 1, 1)).__name__
     'LocalLaplace'
     """
     names: list[LocalName] = [name]  # type: ignore[list-item] # local_mechanism refuses others
     if name == "auto":
-        too_large = budget.epsilon / reports > MOST_EPSILON
-        names = [each for each in available(budget) if not (each == "privunit" and too_large)]
+        names = [each for each in available(budget, reports) if each != "staircase"]
     found = [local_mechanism(each, RADIUS, budget, dim, reports=reports) for each in names]
     best = min(found, key=lambda mechanism: float(mechanism.variance(dim).mean()))
     assert isinstance(best, Clipping)

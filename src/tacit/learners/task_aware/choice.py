@@ -21,6 +21,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from tacit.learners.task_aware.closed_forms import water_filling
+from tacit.privacy.accounting import per_report_epsilon
 from tacit.privacy.budget import Budget
 from tacit.privacy.local import LocalName, local_mechanism
 from tacit.privacy.mechanisms.rows import clip_rows
@@ -143,7 +144,7 @@ def _weighted_laplace(search: Search, most: int, radius: float | None) -> Iterat
 
     Δ₁ grows with √Z, so a large Z is for a large ε: up to MANY are tried.
     """
-    epsilon = search.budget.epsilon / search.reports
+    epsilon = per_report_epsilon(search.reports, search.budget)
     for size in range(1, min(most, MANY) + 1):
         unit = np.full(size, size**-0.5)  # Σσ² = 1 before clipping, as everywhere
         phi = search.h[:, :size] * unit

@@ -37,12 +37,7 @@ from tacit.privacy.local import (
     guarantee,
     reported,
 )
-from tacit.privacy.mechanisms.local import (
-    SampledLaplace,
-    mechanism_from_dict,
-    privunit,
-    staircase,
-)
+from tacit.privacy.mechanisms.local import SampledLaplace, mechanism_from_dict
 from tacit.privacy.noise import FloatArray
 
 
@@ -181,10 +176,7 @@ class TaskAwareEncoder(TransformerMixin, Accounted):  # type: ignore[misc] # no 
     def _names(self, budget: Budget) -> tuple[LocalName, ...]:
         if self.mechanism != "auto":
             return (self.mechanism,)
-        epsilon = budget.epsilon / self.reports
-        most = {"staircase": staircase.MOST_EPSILON, "privunit": privunit.MOST_EPSILON}
-        every: tuple[LocalName, ...] = (*available(budget), "staircase")
-        return tuple(name for name in every if epsilon <= most.get(name, np.inf))
+        return available(budget, self.reports)
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         """Rows; under a budget a user's NaN is nobody else's business."""
@@ -252,15 +244,17 @@ class TaskAwareEncoder(TransformerMixin, Accounted):  # type: ignore[misc] # no 
         The decoder stays here.
         """
         check_is_fitted(self, "design_")
-        if self.design_.mechanism is None:
+        mechanism = self.design_.mechanism
+        if mechanism is None or self.budget is None:
             raise UntrustedMessage("this encoder reports without noise, or not at all")
         layer = Layer(self.design_.matrix, self.design_.bias)
         names = [str(name) for name in getattr(self, "feature_names_in_", [])]
         return export_encoder(
             directory,
             [layer],
-            self.design_.mechanism,
+            mechanism,
             self.guarantee_,
+            delta=self.budget.delta,
             domain=self.domain_,
             feature_names=names,
         )

@@ -28,6 +28,7 @@ from tacit.privacy.mechanisms.local import (
     PrivUnitG,
 )
 from tacit.privacy.noise import FloatArray
+from tacit.privacy.spending import IN_FLOATS
 
 FORMAT = "tacit-encoder/1"
 Activation = Literal["identity", "relu", "sigmoid", "tanh"]
@@ -71,16 +72,19 @@ def export_encoder(
     mechanism: LocalMechanism,
     promised: Guarantee,
     *,
+    delta: float = 0.0,
     domain: tuple[FloatArray, FloatArray] | None = None,
     feature_names: Sequence[str] = (),
 ) -> Path:
     """Writes encoder.json, encode.py and certificate.json into a folder; returns the folder.
 
     Only an encoder whose guarantee is proven may be handed to people. The certificate is about
-    ``encode.py``, which has an exact sampler for Laplace noise only.
+    ``encode.py``, which has an exact sampler for Laplace noise only: of the others it states the
+    budget's ``delta``, and refuses where that is 0.
     """
-    if not promised.proven:
-        raise UntrustedMessage(f"nobody should report through this encoder: {promised.reason}")
+    there = promised if isinstance(mechanism, LocalLaplace) else _in_floats(promised, delta)
+    if not there.proven:
+        raise UntrustedMessage(f"nobody should report through this encoder: {there.reason}")
     width = np.shape(layers[0].weight)[1]
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,11 +98,24 @@ def export_encoder(
     script = resources.files(__package__).joinpath("encode.py").read_text(encoding="utf-8")
     (folder / "encoder.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
     (folder / "encode.py").write_text(script, encoding="utf-8")
-    there = replace(promised, secure_noise=isinstance(mechanism, LocalLaplace))
     certificate = {"guarantee": json.loads(there.to_json()), "note": _note(mechanism)}
     text = json.dumps(certificate, indent=2, sort_keys=True, ensure_ascii=False)
     (folder / "certificate.json").write_text(text + "\n", encoding="utf-8")
     return folder
+
+
+def _in_floats(promised: Guarantee, delta: float) -> Guarantee:
+    """What is left of a guarantee where the noise is drawn in floating point."""
+    reasons = [promised.reason, "encode.py draws this noise in floating point"]
+    if delta == 0:
+        reasons.append(f"{IN_FLOATS}; take a budget with delta > 0, or mechanism='laplace'")
+    return replace(
+        promised,
+        delta=delta,
+        secure_noise=False,
+        proven=promised.proven and delta > 0,
+        reason="; ".join(reason for reason in reasons if reason),
+    )
 
 
 def _domain(low: FloatArray, high: FloatArray) -> list[list[float]]:

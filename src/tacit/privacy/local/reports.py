@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInput, NotPure
-from tacit.privacy.accounting import Pure, gaussian_mu
+from tacit.privacy.accounting import Pure, gaussian_mu, per_report_epsilon
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.local import (
@@ -30,7 +30,9 @@ from tacit.privacy.mechanisms.local import (
     PrivUnitG,
 )
 from tacit.privacy.noise import FloatArray
+from tacit.privacy.promises import PREPROCESSING, REPORTS
 from tacit.privacy.release import Key, Mechanism, new_run
+from tacit.privacy.spending import IN_FLOATS
 from tacit.tasks import task_codes
 
 SIMULATED = "simulated noise: floating-point draws from a seeded generator"
@@ -38,6 +40,9 @@ SIMULATED = "simulated noise: floating-point draws from a seeded generator"
 LocalName = Literal["laplace", "knorm", "privunit", "gaussian", "staircase"]
 MECHANISMS: tuple[LocalName, ...] = get_args(LocalName)[:4]
 """Those for reports of any length; "staircase" is for reports of one number."""
+
+ONCE = "each row another person, who reports once"
+"""What is assumed of reports that name nobody."""
 
 LOCAL = Guarantee(
     epsilon=math.inf,
@@ -50,6 +55,8 @@ LOCAL = Guarantee(
         "people who report through an encoder that was not fixed before they report",
         "that somebody reports, when, and how often",
         "reports that the user makes elsewhere, or that this ledger does not see",
+        f"{REPORTS}; of reports that name nobody (user=None) it is assumed: {ONCE}",
+        PREPROCESSING,
     ),
     secure_noise=False,
     proven=False,
@@ -57,13 +64,23 @@ LOCAL = Guarantee(
 """Local DP, before anything is known about the mechanism."""
 
 
-def available(budget: Budget) -> tuple[LocalName, ...]:
-    """The mechanisms that a budget can pay for: without δ only the pure ones.
+def available(budget: Budget, reports: int = 1) -> tuple[LocalName, ...]:
+    """The mechanisms whose guarantee the budget can state: without δ only those that are pure and
+    drawn exactly, since δ = 0 is not claimed of noise that is near its law.
 
-    >>> available(Budget(1.0, 0.0))
-    ('laplace', 'knorm', 'privunit')
+    >>> available(Budget(1.0)), "knorm" in available(Budget(1.0, 0.0))
+    (('laplace', 'knorm', 'privunit', 'gaussian', 'staircase'), False)
     """
-    return MECHANISMS if budget.delta > 0 else MECHANISMS[:3]
+    every: tuple[LocalName, ...] = get_args(LocalName)
+    return tuple(name for name in every if _can_be_stated(name, budget, reports))
+
+
+def _can_be_stated(name: LocalName, budget: Budget, reports: int) -> bool:
+    try:
+        mechanism = local_mechanism(name, 1.0, budget, 1, reports=reports)
+    except InvalidInput:  # not pure, or this ε is beyond what it can draw
+        return False
+    return budget.delta > 0 or mechanism.secure(None)
 
 
 def local_mechanism(
@@ -75,7 +92,8 @@ def local_mechanism(
     reports: int = 1,
     weights: Sequence[float] | None = None,
 ) -> LocalMechanism:
-    """The mechanism whose ``reports`` releases spend a user's budget: ε/k each, or μ/√k.
+    """The mechanism whose ``reports`` releases spend a user's budget: μ/√k each, or the ε whose
+    optimal composition at δ is ε (ε/k at δ = 0).
 
     ``weights`` (dim,) are Laplace's σ; equal ones by default.
 
@@ -86,7 +104,7 @@ def local_mechanism(
         raise InvalidInput(f"a local budget is for any two vectors: 'replace', got {budget}")
     if not (isinstance(reports, int | np.integer) and reports >= 1):
         raise InvalidInput(f"reports must be a positive integer, got {reports!r}")
-    epsilon = budget.epsilon / reports
+    epsilon = per_report_epsilon(reports, budget)
     match name:
         case "laplace":
             return LocalLaplace(
@@ -125,7 +143,7 @@ def reported(
     """One report for each row (n, dim), charged to its user on the ledger.
 
     ``user`` labels the rows; None: every row is another person who reports once, so there is
-    nothing to add up, and the batch is recorded under a label of its own. Nobody is charged and
+    nothing to add up, and the batch is recorded under a label that says so. Nobody is charged and
     no noise drawn if one user cannot pay.
     """
     if not len(rows):
@@ -137,7 +155,8 @@ def reported(
     if user is None:
         everybody = np.arange(len(rows))
         run = new_run()
-        door.open_run(run, [f"batch {run}"], budget, [mechanism.event("replace")], **terms)
+        label = f"batch {run}: {ONCE}"
+        door.open_run(run, [label], budget, [mechanism.event("replace")], **terms)
         runs = [(run, [everybody])]
     else:
         runs = _declared(door, mechanism, *task_codes(user, len(rows)), budget, terms)
@@ -199,7 +218,9 @@ def guarantee(
 ) -> Guarantee:
     """What a user who reports ``reports`` times through this encoder reveals.
 
-    No budget: nothing is promised. No mechanism: nothing is reported, so nothing is revealed.
+    No budget: nothing is promised. No mechanism: nothing is reported, so nothing is revealed. δ = 0
+    is claimed of exact pure noise whose ε add up to the budget; noise drawn in floating point is
+    near its law and not equal to it, so the budget's δ is stated, and where that is 0 a doubt.
     """
     if budget is None:
         return replace(LOCAL, reason="budget=None: no privacy at all")
@@ -208,15 +229,23 @@ def guarantee(
     doubts = [claimed_only] if claimed_only else []
     if simulated:
         doubts.append(SIMULATED)
-    exact = mechanism.secure(None) and not simulated
+    exact = mechanism.secure(None)
+    if not (exact or claimed_only or budget.delta > 0):
+        doubts.append(IN_FLOATS)
     why = [mechanism.reason] if mechanism.reason and not claimed_only else []
     return replace(
         LOCAL,
         epsilon=budget.epsilon,
-        delta=0.0 if mechanism.pure else budget.delta,
+        delta=0.0 if exact and mechanism.pure and reports == 1 else budget.delta,
         unit=LOCAL.unit if reports == 1 else f"{LOCAL.unit}, in {reports} reports together",
-        accountant="ε a report, added" if mechanism.pure else "exact Gaussian DP, μ² a report",
-        secure_noise=exact,
+        accountant=_accountant(mechanism, budget),
+        secure_noise=exact and not simulated,
         proven=mechanism.proven and not doubts,
         reason="; ".join([*doubts, *why]),
     )
+
+
+def _accountant(mechanism: LocalMechanism, budget: Budget) -> str:
+    if not mechanism.pure:
+        return "exact Gaussian DP, μ² a report"
+    return "optimal composition of pure reports" if budget.delta > 0 else "ε a report, added"
