@@ -412,6 +412,16 @@ def test_another_runs_model_is_seen_whatever_else_is_taken_from_there(
         assert not checked(here).ok
 
 
+def test_a_genuine_certificate_of_a_cheaper_run_is_seen(
+    model: Path, signer: Signer, tmp_path: Path
+) -> None:
+    """Same key, same shared numbers, a smaller total: the seal names the one it belongs to."""
+    cheaper = made(tmp_path / "cheaper", signer)
+    assert read(cheaper)["guarantee"]["epsilon"] < read(model)["guarantee"]["epsilon"]
+    shutil.copy(cheaper / folder.CERTIFICATE, model / folder.CERTIFICATE)
+    assert not checked(model, signer.fingerprint).ok
+
+
 def test_without_a_seal_it_is_not_sound(model: Path, signer: Signer) -> None:
     (model / folder.SEAL).unlink()
     assert not checked(model, signer.fingerprint).ok

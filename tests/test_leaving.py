@@ -1,0 +1,159 @@
+"""What may leave an estimator: proven, certified once, sealed for whom it is."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import AsyncProximal, Budget, Ledger, MeanRegularized, folder
+from tacit.certificate import checked, digest
+from tacit.errors import UntrustedMessage
+from tacit.privacy import promises
+from tacit.privacy.signing import ENVIRONMENT, Signer, signer_in
+
+RANGES = {"x0": (-1, 1), "x1": (-1, 1), "target": (-1, 1)}
+LEARNERS = ("MeanRegularized", "CovariancePrior", "LowRank", "AsyncProximal")
+
+
+def fitted(learner: Any = MeanRegularized, **options: Any) -> Any:
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60)
+    model = learner(**{"budget": Budget(1.0), "ranges": RANGES} | options)
+    return model.fit(X, y, task=np.repeat(range(10), 6))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_what_every_learner_writes_is_sound_to_who_knows_the_key(name: str, tmp_path: Path) -> None:
+    model = fitted(getattr(tacit, name), ledger=tmp_path / "l.sqlite")
+    key = signer_in(tmp_path / "l.sqlite.signing")
+    model.export(3, tmp_path / "three")
+    model.export("7", tmp_path / "seven")
+    model.save(tmp_path / "public", public=True)
+    model.save(tmp_path / "all")
+    found = [
+        checked(tmp_path / where, key.fingerprint) for where in ("three", "seven", "public", "all")
+    ]
+    assert [each.problems for each in found] == [()] * 4
+    assert len({each.digest for each in found}) == 1
+    kinds = [entry.kind for entry in model.ledger_.entries()]
+    assert kinds.count("certificate") == 1
+    assert kinds[-1] == "certificate"
+
+
+def test_measured_ranges_do_not_leave_unless_somebody_says_so(tmp_path: Path) -> None:
+    """They are the exact smallest and largest value of each column."""
+    model = fitted(ranges="from-data")
+    with pytest.raises(UntrustedMessage, match="ranges measured on the data"):
+        model.save(tmp_path / "public", public=True)
+    with pytest.raises(UntrustedMessage, match="ranges measured on the data"):
+        model.export(3, tmp_path / "three")
+    model.save(tmp_path / "public", public=True, unproven=True)
+    model.export(3, tmp_path / "three", unproven=True)
+    for name in ("public", "three"):
+        first = (tmp_path / name / folder.CERTIFICATE).read_text().splitlines()[0]
+        assert first.startswith('{ "says": "NOT PROVEN: ranges measured on the data')
+        assert checked(tmp_path / name).ok
+
+
+def test_a_seeded_model_does_not_leave_and_a_twin_never_does(tmp_path: Path) -> None:
+    seeded = fitted(noise="simulated", random_state=0)
+    with pytest.raises(UntrustedMessage, match="simulated noise"):
+        seeded.export(3, tmp_path / "h")
+    twin = fitted(budget=None)
+    with pytest.raises(UntrustedMessage, match="without a budget"):
+        twin.export(3, tmp_path / "h", unproven=True)
+    assert not (tmp_path / "h").exists()
+
+
+def test_one_doubtful_run_makes_the_next_ones_certificate_doubtful(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.sqlite")
+    fitted(ledger=ledger, noise="simulated", random_state=0)
+    sound = fitted(ledger=ledger)
+    assert not sound.guarantee_.proven
+    with pytest.raises(UntrustedMessage, match="simulated noise"):
+        sound.save(tmp_path / "public", public=True)
+
+
+def test_a_certificate_is_made_once_and_read_back_as_it_is(tmp_path: Path) -> None:
+    model = fitted(ledger=tmp_path / "l.sqlite")
+    first = model.certificate()
+    model.save(tmp_path / "all")
+    again = MeanRegularized.load(tmp_path / "all")
+    assert again.certificate() == model.certificate() == first
+    again.export(3, tmp_path / "three", signing_key=tmp_path / "l.sqlite.signing")
+    assert (tmp_path / "three" / folder.CERTIFICATE).read_bytes() == (
+        tmp_path / "all" / folder.CERTIFICATE
+    ).read_bytes()
+    assert checked(tmp_path / "three").ok
+    again.export(3, tmp_path / "nobody")
+    assert "not signed by the same key" in " ".join(checked(tmp_path / "nobody").problems)
+
+
+def test_a_second_fit_has_a_certificate_of_its_own(tmp_path: Path) -> None:
+    model = fitted(ledger=tmp_path / "l.sqlite")
+    first = digest(model.certificate())
+    rng = np.random.default_rng(1)
+    model.fit(rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60), task=np.repeat(range(10), 6))
+    second = model.certificate()
+    assert digest(second) != first
+    assert second["guarantee"]["runs"] == 2
+    assert second["says"].startswith("(2, 2e-05)-DP")
+    assert "this run: (1, 1e-05)" in second["says"]
+
+
+def test_a_task_that_joined_later_is_not_in_the_certificate(tmp_path: Path) -> None:
+    model = fitted()
+    model.adapt(np.zeros((3, 2)), np.zeros(3), task="new")
+    model.export("new", tmp_path / "new")
+    found = checked(tmp_path / "new")
+    assert found.problems == ()
+    assert sum(a["tasks"] for a in model.certificate()["accounts"]) == 10
+
+
+def test_in_memory_nobody_signs_unless_a_key_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted().save(tmp_path / "none")
+    assert checked(tmp_path / "none").fingerprint is None
+    key = signer_in(tmp_path / "key.pem")
+    fitted().save(tmp_path / "given", signing_key=tmp_path / "key.pem")
+    assert checked(tmp_path / "given", key.fingerprint).ok
+    monkeypatch.setenv(ENVIRONMENT, os.fspath(tmp_path / "key.pem"))
+    fitted().save(tmp_path / "environment")
+    assert checked(tmp_path / "environment", key.fingerprint).ok
+    other = Signer.new()
+    fitted().save(tmp_path / "other", signing_key=other)
+    assert checked(tmp_path / "other").fingerprint == other.fingerprint
+
+
+def test_every_certificate_says_what_it_does_not_cover() -> None:
+    for learner in (MeanRegularized, AsyncProximal):
+        said = fitted(learner).certificate()["guarantee"]["not_covered"]
+        assert {*promises.ALWAYS, promises.PREPROCESSING} <= {*said}
+        assert promises.delta_beside(1e-5, 10) in said
+
+
+def test_budgets_of_their_own_make_accounts_of_their_own(tmp_path: Path) -> None:
+    budgets = {task: Budget(1.0 if task else 0.5) for task in range(10)}
+    model = fitted(budget=budgets)
+    accounts = model.certificate()["accounts"]
+    assert sorted(account["tasks"] for account in accounts) == [1, 9]
+    model.save(tmp_path / "public", public=True)
+    assert checked(tmp_path / "public").problems == ()
+
+
+def test_the_steps_hold_no_label_and_no_count_of_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.array(["secret-school", "other-school"])[np.arange(60) % 2]
+    model = MeanRegularized(budget=Budget(1.0), ranges=RANGES, ledger=tmp_path / "l.sqlite")
+    model.fit(rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60), task=labels)
+    model.save(tmp_path / "public", public=True)
+    text = json.dumps(model.certificate()) + (tmp_path / "public" / folder.SEAL).read_text()
+    assert "secret-school" not in text
+    assert str(tmp_path) not in text
