@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from tacit.rounding import rounded_down, rounded_up
+
 
 class TacitError(Exception):
     """Base of all errors raised by tacit."""
@@ -71,7 +73,8 @@ class BudgetExceeded(TacitError):
     def __init__(self, task: Hashable, left: float, asked: float, budget: object) -> None:
         self.task, self.left, self.asked, self.budget = task, left, asked, budget
         super().__init__(
-            f"task {task!r} has epsilon {left:.4g} left of {budget}, the run asks for {asked:.4g}; "
+            f"task {task!r} has epsilon {rounded_down(left)} left of {budget}, the run asks for "
+            f"{rounded_up(asked)}; "
             "no noise was drawn and nothing was spent"
         )
 

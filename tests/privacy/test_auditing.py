@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from tacit.privacy.auditing import (
     one_run_p_value,
     upper,
 )
-from tacit.privacy.auditing.claims import round_down
 from tacit.privacy.auditing.events import best_threshold
 
 ALPHA = 1e-6
@@ -285,13 +285,12 @@ def test_the_verdict_is_a_sentence() -> None:
     assert audit(laplace, Pure(2.0), events=above(1.0, 1), seed=0).verdict == "consistent"
 
 
-def test_a_bound_is_never_rounded_up() -> None:
-    assert [round_down(x) for x in (5.4999, 0.09999, 10.19, 123.9)] == [
-        "5.49",
-        "0.0999",
-        "10.1",
-        "123",
-    ]
+def test_a_claim_is_rounded_up_and_a_bound_down() -> None:
+    found = audit(laplace, Pure(0.100001), events=above(1.0, 1), samples=10_000, seed=0)
+    exact = replace(found, epsilon_low=0.98765, mu_low=1.23456)
+    assert "claim ε=0.101 is false, at least 0.987" in exact.verdict
+    assert str(exact.claim).startswith("ε = 0.1001")
+    assert any("ε ≥ 0.9876 (μ ≥ 1.234)" in line for line in exact.lines())
 
 
 def test_a_result_is_json_and_says_the_claim_in_full() -> None:

@@ -30,6 +30,7 @@ import numpy as np
 from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
 from tacit.privacy.accounting import Approximate, gaussian_epsilon, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim
+from tacit.rounding import rounded_down
 
 RAISES = 10
 GROWTH = 1.3  # each cap over the one before
@@ -128,7 +129,8 @@ def stopped(play: Play, printed: str, asked: Asked) -> AuditResult:
             read_at=asked.delta,
         ),
         pair="two tasks that every release tells apart by its μ",
-        statistic=f"privacy loss at the stop, less the ε printed there; δ is at least {least:.2g}",
+        statistic="privacy loss at the stop, less the ε printed there; δ is at least "
+        + rounded_down(least, 2),
         event="the loss is above what was printed",
         counts=(),
         epsilon_low=asked.epsilon + rise if rise > 0 else 0.0,

@@ -28,6 +28,7 @@ from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import agree, canonical, event_to_json, sha256
 from tacit.privacy.runs import Run
 from tacit.privacy.spending import Statement
+from tacit.rounding import rounded_down, rounded_up
 
 SLACK = 1e-6
 """Libraries differ in the sixth digit of a composition; a claim may be that much below ours."""
@@ -159,7 +160,8 @@ def _disagreements(guarantee: Guarantee, found: Statement) -> Iterator[str]:
     for name in ("epsilon", "delta", "run_epsilon", "run_delta"):
         claimed, least = float(getattr(guarantee, name)), float(getattr(found, name))
         if not claimed >= least * (1 - SLACK):
-            yield f"it says {name} {claimed:.6g}, its steps add up to {least:.6g}"
+            said, added = rounded_down(claimed, 6), rounded_up(least, 6)
+            yield f"it says {name} {said}, its steps add up to {added}"
     if guarantee.secure_noise and not found.secure_noise:
         yield "it says secure noise, some of its steps had none"
     if guarantee.proven and not found.proven:

@@ -26,8 +26,8 @@ from tacit.privacy import promises
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import canonical, sha256
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.rounding import rounded_up
 from tacit.privacy.signing import Signer
+from tacit.rounding import rounded_up
 
 
 @dataclass(frozen=True)

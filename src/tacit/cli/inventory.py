@@ -11,9 +11,9 @@ from tacit.certificate.accounts import folded
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Entry, Ledger
-from tacit.privacy.rounding import rounded_down, rounded_up
 from tacit.privacy.runs import Run
 from tacit.privacy.spending import Account, Spending, Statement
+from tacit.rounding import rounded_down, rounded_up
 
 Found = dict[str, Any]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tacit.rounding import rounded_up
+
 Report = Callable[[str, int, int], None]
 """Called with (step, done, of)."""
 
@@ -30,7 +32,7 @@ def progress_bar(description: str, spent: Callable[[], float] | None = None) -> 
 
         def report(step: str, done: int, of: int) -> None:
             if shown:
-                told = "" if spent is None else f"ε {spent():.3g} spent"
+                told = "" if spent is None else f"ε {rounded_up(spent(), 3)} spent"
                 bar.update(line, description=step, completed=done, total=of, spent=told)
 
         yield report

@@ -13,6 +13,7 @@ from tacit.cli.choice import LossName, automatic, chosen_loss, require_learner
 from tacit.cli.declarations import read_declarations
 from tacit.errors import InvalidInput, MissingValues
 from tacit.privacy.budget import Budget
+from tacit.rounding import rounded_up
 from tacit.tasks import Schema, TaskSet, read_table
 from tacit.tasks.tables import require_column
 
@@ -117,7 +118,7 @@ def warnings_for(request: Request, data: Data) -> list[str]:
         )
     if request.delta * m >= SMALL_DELTA:
         found.append(
-            f"delta {request.delta:g} is not well below 1/m = {1 / m:.2g}: "
+            f"delta {rounded_up(request.delta)} is not well below 1/m = {1 / m:.2g}: "
             "with such a delta one whole task of m may leak"
         )
     return found

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal, get_args
 
 from tacit.errors import InvalidInput
+from tacit.rounding import rounded_up
 
 Neighbours = Literal["replace", "zero-out"]
 """Two data sets are neighbours if one unit *becomes any other* ("replace"), or if one unit's
@@ -46,7 +47,8 @@ class Budget:
         object.__setattr__(self, "delta", float(self.delta))
 
     def __str__(self) -> str:
-        return f"(epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighbours})"
+        epsilon, delta = rounded_up(self.epsilon, 6), rounded_up(self.delta, 6)
+        return f"(epsilon={epsilon}, delta={delta}, {self.neighbours})"
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Guarantee:
     def __str__(self) -> str:
         claim = "" if self.proven else " (claimed, NOT proven)"
         lines = [
-            f"({self.epsilon:.4g}, {self.delta:.3g})-DP{claim} for {self.unit}",
+            f"({rounded_up(self.epsilon)}, {rounded_up(self.delta)})-DP{claim} for {self.unit}",
             *self._counted(),
             f"  neighbours   {self.neighbours}",
             f"  adversary    {self.adversary}",
@@ -115,5 +117,5 @@ class Guarantee:
             if self.after_output
             else "all within a lifetime cap that was fixed before the first"
         )
-        this = f"({self.run_epsilon:.4g}, {self.run_delta:.3g})"
+        this = f"({rounded_up(self.run_epsilon)}, {rounded_up(self.run_delta)})"
         return [f"  counted      {self.runs} runs on these units, this one {this}; {whole}"]

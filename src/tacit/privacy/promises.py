@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tacit.privacy.rounding import odds
+from tacit.rounding import odds, rounded_up
 
 TWO_TASKS = "a person whose rows are in two tasks: what both reveal adds up"
 OUTSIDE = "preprocessing outside tacit"
@@ -79,8 +79,8 @@ def delta_beside(delta: float, units: int) -> str:
     """
     if delta * units > SMALL:
         return (
-            f"delta: one of {units} units may well leak whole: delta {delta:.2g} is not well below "
-            f"1/{units}; take a smaller"
+            f"delta: one of {units} units may well leak whole: delta {rounded_up(delta, 2)} is not "
+            f"well below 1/{units}; take a smaller"
         )
     return (
         f"delta: one of {units} units may leak whole with a chance of up to {odds(delta * units)}"

@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.rounding import rounded_up
+
 Trace = dict[str, Any]
 Layout = dict[str, Any]
 Side = Literal["left", "right"]
@@ -117,7 +119,8 @@ def staircase(
         "y": grown,
         "line": {"shape": "hv", "color": "@first", "width": 2},
         "marker": {"color": "@first", "size": 8},
-        "hovertemplate": "after %{x}: ε = %{y:.4g}<extra></extra>",
+        "text": [rounded_up(value) for value in (0.0, *np.asarray(y, dtype=float))],
+        "hovertemplate": "after %{x}: ε = %{text}<extra></extra>",
     }
     look = layout(x_title, y_title, 300)
     look["yaxis"] |= {"rangemode": "tozero"}
@@ -125,7 +128,7 @@ def staircase(
         look["xaxis"] |= {"tickvals": steps}
     if limit is not None:
         look["shapes"] = [_level(limit, "@second")]
-        look["annotations"] = [_said(limit, f"budget {limit:g}", "left")]
+        look["annotations"] = [_said(limit, f"budget {rounded_up(limit)}", "left")]
         look["yaxis"] |= {"range": [0, 1.18 * max(limit, *grown)]}
     return [trace], look
 

@@ -7,7 +7,6 @@ import re
 from html import escape
 from typing import Any
 
-from tacit.privacy.rounding import rounded_up
 from tacit.report import figures, words
 from tacit.report.facts import Facts, plural
 from tacit.report.html import (
@@ -21,6 +20,7 @@ from tacit.report.html import (
     paragraph,
 )
 from tacit.report.shared_figures import shared_parts
+from tacit.rounding import rounded_up
 from tacit.tasks import Column
 
 LEAD = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tacit.estimator import UNIT
-from tacit.privacy.rounding import odds, rounded_up
 from tacit.report.facts import Facts, best_guess, plural
+from tacit.rounding import odds, rounded_up
 
 OF_A_TASK = {
     "replace": "whether one {noun}'s data were these or any other data",

@@ -8,6 +8,7 @@ from typing import Any
 
 from tacit.privacy.accounting import Approximate, Gaussian, Pure, gaussian_epsilon
 from tacit.privacy.auditing.bounds import Counts
+from tacit.rounding import rounded_down, rounded_up
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,11 @@ class Claim:
         """The number that is claimed."""
         match self.event:
             case Gaussian(mu):
-                return f"μ = {mu:.4g} (ε = {self.epsilon:.4g} at δ = {self.read_at:g})"
+                at = f"ε = {rounded_up(self.epsilon)} at δ = {rounded_up(self.read_at)}"
+                return f"μ = {rounded_up(mu)} ({at})"
             case Approximate(epsilon, delta):
-                return f"ε = {epsilon:.4g} at δ = {delta:g}"
-        return f"ε = {self.event.epsilon:.4g}"
+                return f"ε = {rounded_up(epsilon)} at δ = {rounded_up(delta)}"
+        return f"ε = {rounded_up(self.event.epsilon)}"
 
     def __str__(self) -> str:
         said = f", {self.source}" if self.source else ""
@@ -109,10 +111,10 @@ class AuditResult:
         if not self.refuted:
             return "consistent"
         sure = "exactly" if self.confidence == 1 else f"with {self.sureness} confidence"
-        said, found = f"ε={self.claim.epsilon:.3g}", self.epsilon_low
+        said, found = f"ε={rounded_up(self.claim.epsilon, 3)}", self.epsilon_low
         if isinstance(self.claim.event, Gaussian) and self.mu_low is not None:
-            said, found = f"μ={self.claim.event.mu:.3g}", self.mu_low
-        return f"REFUTED: the claim {said} is false, at least {round_down(found)} {sure}"
+            said, found = f"μ={rounded_up(self.claim.event.mu, 3)}", self.mu_low
+        return f"REFUTED: the claim {said} is false, at least {rounded_down(found, 3)} {sure}"
 
     @property
     def sureness(self) -> str:
@@ -130,9 +132,9 @@ class AuditResult:
         if self.counts:
             hits = " against ".join(f"{c.hits:,} of {c.trials:,}" for c in self.counts)
             shown.append(f"counts     {hits}")
-        form = "" if self.mu_low is None else f" (μ ≥ {self.mu_low:.4g})"
+        form = "" if self.mu_low is None else f" (μ ≥ {rounded_down(self.mu_low)})"
         how = "exact" if self.confidence == 1 else f"with {self.sureness} confidence"
-        shown.append(f"found      ε ≥ {self.epsilon_low:.4g}{form}, {how}")
+        shown.append(f"found      ε ≥ {rounded_down(self.epsilon_low)}{form}, {how}")
         if self.seed is not None:
             shown.append(f"seed       {self.seed}")
         return [*shown, f"verdict    {self.verdict}"]
@@ -154,15 +156,3 @@ class AuditResult:
             "verdict": self.verdict,
             "histogram": None if self.histogram is None else asdict(self.histogram),
         }
-
-
-def round_down(value: float) -> str:
-    """Three figures, never more than the value.
-
-    >>> round_down(5.4987), round_down(0.0)
-    ('5.49', '0')
-    """
-    if value <= 0 or not math.isfinite(value):
-        return f"{value:g}"
-    digits = 2 - math.floor(math.log10(value))
-    return f"{math.floor(value * 10**digits) / 10**digits:.3g}"

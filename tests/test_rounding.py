@@ -7,7 +7,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.privacy.rounding import SAME, rounded_down, rounded_up
+from tacit.errors import BudgetExceeded
+from tacit.privacy.budget import Budget, Guarantee
+from tacit.rounding import SAME, rounded_down, rounded_up
 
 POSITIVE = st.floats(1e-30, 1e30)
 
@@ -37,3 +39,15 @@ def test_rounding_of_sums_is_not_shown() -> None:
 
 def test_nothing_and_everything_are_written_as_they_are() -> None:
     assert (rounded_up(0.0), rounded_up(math.inf), rounded_down(0.0)) == ("0", "inf", "0")
+
+
+def test_guarantees_budgets_and_refusals_are_printed_on_the_safe_side() -> None:
+    guarantee = Guarantee(
+        4.36849, 1.00001e-5, unit="a task", neighbours="replace", adversary="all others"
+    )
+    assert str(guarantee).startswith("(4.369, 1.001e-05)-DP for a task")
+    assert str(Budget(0.12345678, 1e-5)) == "(epsilon=0.123457, delta=1e-05, replace)"
+    assert str(Budget(0.12345612, 1e-5)) == "(epsilon=0.123457, delta=1e-05, replace)"
+    refused = str(BudgetExceeded("a", 0.13999, 0.1400001, Budget(1.0)))
+    assert "has epsilon 0.1399 left of" in refused
+    assert "asks for 0.1401" in refused
