@@ -14,7 +14,8 @@ from scipy.special import ndtr
 
 from tacit.errors import InvalidInput
 from tacit.privacy.coins import EXPONENT_BITS, below, exponent_below, falls, geometric
-from tacit.privacy.mechanisms.local import LocalStaircase, PrivUnitG
+from tacit.privacy.mechanisms import KNormSum, TwoSidedWishart
+from tacit.privacy.mechanisms.local import LocalKNorm, LocalStaircase, PrivUnitG
 from tacit.privacy.mechanisms.local.privunit import _Leaning
 from tacit.privacy.mechanisms.local.staircase import _Stairs
 from tacit.privacy.noise import RESOLUTION, IntArray, SimulatedSource, WordArray
@@ -217,3 +218,10 @@ def test_exact_reports_are_secure_and_say_nothing_against_themselves() -> None:
         assert law.secure(None)
         assert not law.secure(np.random.default_rng(0))
         assert law.reason == ""
+
+
+def test_pure_noise_without_an_exact_sampler_says_that_its_delta_is_not_claimed() -> None:
+    for law in (KNormSum(1.0, 1.0), TwoSidedWishart(1.0, 1.0), LocalKNorm(1.0, 1.0)):
+        assert law.pure
+        assert not law.secure(None)
+        assert "δ = 0 holds of the ideal mechanism only" in law.reason

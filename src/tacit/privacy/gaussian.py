@@ -58,8 +58,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     if delta <= 0:
         raise InvalidInput(
-            "a Gaussian release cannot have delta = 0; pure mechanisms are LaplaceSum, KNormSum "
-            "and TwoSidedWishart"
+            "a Gaussian release cannot have delta = 0; pure mechanisms are LaplaceSum and, drawn in "
+            "floating point, KNormSum and TwoSidedWishart"
         )
     root = brentq(
         lambda log_mu: gaussian_delta(epsilon, math.exp(log_mu)) - delta, -40.0, 25.0, xtol=1e-13

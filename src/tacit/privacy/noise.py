@@ -98,7 +98,8 @@ def system_generator() -> np.random.Generator:
     """A fresh generator keyed with 128 bits of the operating system.
 
     For the laws that have no exact sampler here (K-norm, Wishart): unpredictable, but drawn in
-    floating point. Their mechanisms snap to a public grid and say secure_noise=False.
+    floating point. Their mechanisms snap to a public grid, say secure_noise=False, and claim no
+    δ = 0.
     """
     return np.random.Generator(np.random.Philox(key=int.from_bytes(os.urandom(16))))
 

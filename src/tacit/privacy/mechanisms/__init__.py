@@ -50,13 +50,14 @@ from tacit.privacy.mechanisms.wishart import (
 from tacit.privacy.noise import FloatArray
 
 PURE = ("LaplaceSum", "KNormSum", "TwoSidedWishart")
-"""The mechanisms that are proven with delta = 0."""
+"""The mechanisms that may be used with delta = 0. It is claimed where the noise is drawn exactly
+(``secure``): of ``LaplaceSum``. Of the others it holds in real numbers, and a guarantee says so."""
 
 
 class Mechanism(Protocol):
     """A frozen set of public parameters that can release. It is given no sensitivity: it clips."""
 
-    pure: ClassVar[bool]  # may be used with delta = 0
+    pure: ClassVar[bool]  # may be used with delta = 0, which is claimed only if it is secure too
     proven: ClassVar[bool]  # False: the event is only what a paper claims
     reason: ClassVar[str]  # why the event is not proven or the noise not secure; or ""
 

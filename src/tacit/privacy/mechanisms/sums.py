@@ -39,7 +39,8 @@ from tacit.privacy.noise import (
 
 FLOAT_NOISE = (
     "the noise has no exact sampler: it is drawn in floating point and the release snapped to a "
-    "public grid"
+    "public grid; how far that is from its law is not derived, so that δ = 0 holds of the ideal "
+    "mechanism only"
 )
 
 
