@@ -56,9 +56,13 @@ def cost(event: Event) -> Cost | None:
 
 
 def remaining_mu(budget: Budget, spent: Cost) -> float:
-    """The largest μ that one more Gaussian run may have on top of what was spent; 0 if none."""
+    """The largest μ that one more Gaussian run may have on top of what was spent; 0 if none.
+
+    What a calibrated run leaves by rounding is nothing.
+    """
     epsilon_left, delta_left = budget.epsilon - spent.epsilon, budget.delta - spent.delta
     if epsilon_left <= 0 or delta_left <= 0:
         return 0.0
-    squared = gaussian_mu(epsilon_left, delta_left) ** 2 - spent.mu_squared
-    return math.sqrt(squared) if squared > 0 else 0.0
+    whole = gaussian_mu(epsilon_left, delta_left) ** 2
+    squared = whole - spent.mu_squared
+    return math.sqrt(squared) if squared > 1e-12 * whole else 0.0

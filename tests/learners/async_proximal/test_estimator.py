@@ -18,6 +18,7 @@ from tacit.estimator import Unprotected
 from tacit.learners.async_proximal.node import node_run
 from tacit.learners.async_proximal.refit import others_of_each, others_of_newcomer
 from tacit.metrics import nmse_per_task
+from tacit.privacy.accounting import gaussian_mu
 from tacit.privacy.release import Declared, Release
 
 NODES = 6
@@ -104,23 +105,22 @@ def test_every_node_has_a_run_of_its_own_and_spends_what_it_sent(data: Generated
     model = fitted(data, budgets, latency=Pareto())
     entries = model.ledger_.entries()
     for t in range(NODES):
-        runs = [e for e in entries if e.kind == "run" and e.payload["tasks"] == [t]]
+        runs = [e for e in entries if e.kind == "run" and e.payload["tasks"] == [str(t)]]
         assert [e.payload["run"] for e in runs] == [node_run(model.run_, t)]
         assert model.ledger_.spent(t).epsilon_at(1e-5) == pytest.approx(budgets[t].epsilon)
     assert model.guarantee_.epsilon == pytest.approx(4.0)  # the largest of all nodes
     assert model.ledger_.verify().ok
 
 
-def test_a_node_that_has_spent_its_budget_stops_and_the_others_go_on(data: Generated) -> None:
-    ledger = Ledger.in_memory()
-    fitted(data, Budget(1.0), ledger=ledger)
-    with pytest.raises(BudgetExceeded):
+def test_a_node_that_has_spent_its_cap_stops_and_the_others_go_on(data: Generated) -> None:
+    ledger = Ledger.in_memory(cap=Budget(3.0))
+    fitted(data, {t: Budget(3.0 if t == 2 else 1.0) for t in range(NODES)}, ledger=ledger)
+    with pytest.raises(BudgetExceeded, match="2"):
         fitted(data, Budget(1.0), ledger=ledger)
-    budgets = {t: Budget(1.0 if t == 2 else 3.0) for t in range(NODES)}
-    model = fitted(data, budgets, ledger=ledger)
+    model = fitted(data, dict.fromkeys(range(NODES), Budget(1.0)), ledger=ledger)
     assert [line["node"] for line in model.history_] == [0, 1, 3, 4, 5]
-    assert ledger.spent(2).epsilon_at(1e-5) == pytest.approx(1.0)
-    assert ledger.spent(3).epsilon_at(1e-5) == pytest.approx(3.0)
+    assert ledger.spent(2).epsilon_at(1e-5) == pytest.approx(3.0)
+    assert ledger.spent(3).mu_squared == pytest.approx(2 * gaussian_mu(1.0, 1e-5) ** 2)
     assert np.isfinite(model.coef_).all()
 
 
@@ -140,14 +140,16 @@ def test_the_guarantee_is_said_in_full(data: Generated) -> None:
     assert any("operator of the server" in line for line in trusted.not_covered)
 
 
-def test_gamma_noise_is_pure(data: Generated) -> None:
+def test_gamma_noise_is_pure_as_far_as_floats_are(data: Generated) -> None:
     model = fitted(data, Budget(4.0, 0.0), mechanism="gamma")
     assert model.guarantee_.epsilon == pytest.approx(4.0)
     assert model.guarantee_.delta == 0
-    assert model.guarantee_.proven
     assert not model.guarantee_.secure_noise
+    assert not model.guarantee_.proven
+    assert "δ = 0 holds of the ideal mechanism" in model.guarantee_.reason
     composed = fitted(data, Budget(4.0), mechanism="gamma", releases=40)
     assert composed.guarantee_.epsilon == pytest.approx(4.0, rel=1e-3)
+    assert (composed.guarantee_.delta, composed.guarantee_.proven) == (1e-5, True)
 
 
 def test_a_secret_sample_is_amplified_and_its_assumption_is_said(data: Generated) -> None:
@@ -170,7 +172,7 @@ def test_under_zero_out_the_number_of_rows_is_declared(data: Generated) -> None:
         fitted(data, budget)
     with pytest.raises(InvalidInput, match="no number for node 5"):
         fitted(data, budget, rows=dict.fromkeys(range(5), 40))
-    half = fitted(data, budget, rows=dict.fromkeys(range(6), 40))
+    half = fitted(data, budget, rows=dict.fromkeys(map(str, range(6)), 40))  # found by their text
     assert half.guarantee_.neighbours == "zero-out"
 
 
@@ -280,13 +282,17 @@ def test_one_node_learns_alone() -> None:
     np.testing.assert_allclose(model.home_coef_, alone.home_coef_)
 
 
-def test_an_export_is_the_node_s_home_model_and_a_public_save_holds_none(
+def test_an_export_holds_the_node_s_home_model_and_a_public_save_holds_none(
     data: Generated, tmp_path: Path
 ) -> None:
     model = fitted(data)
     rows, task = data.X_test[:3], [4, 4, 4]
     loaded = AsyncProximal.load(model.export(4, tmp_path / "four"))
-    np.testing.assert_array_equal(loaded.predict(rows, task), model.predict_at_home(rows, task))
+    np.testing.assert_array_equal(loaded.predict(rows, task), model.predict(rows, task))
+    np.testing.assert_array_equal(
+        loaded.predict_at_home(rows, task), model.predict_at_home(rows, task)
+    )
+    np.testing.assert_array_equal(loaded.coef_[:, 0], model.coef_[:, 4])  # still the released one
     again = AsyncProximal.load(model.save(tmp_path / "all"))
     np.testing.assert_array_equal(again.predict(rows, task), model.predict(rows, task))
     np.testing.assert_array_equal(again.home_coef_, model.home_coef_)
@@ -312,8 +318,36 @@ def test_a_newcomer_joins_at_home_even_where_one_node_was_fitted() -> None:
     )
     model.adapt(data.X[~first], data.y[~first], task="new")
     assert model.coef_.shape == model.home_coef_.shape == (3, 2)
-    np.testing.assert_array_equal(model.coef_[:, 1], model.home_coef_[:, 1])
-    assert not np.allclose(model.coef_[:, 0], model.coef_[:, 1])
+    assert not np.allclose(model.home_coef_[:, 0], model.home_coef_[:, 1])
+
+
+def test_what_a_newcomer_learns_is_not_in_coef(data: Generated, tmp_path: Path) -> None:
+    """coef_ may be shown to anyone, and a newcomer has released nothing: any data give the same."""
+    models = []
+    for sign in (1.0, -1.0):
+        model = simulated(data)
+        model.adapt(data.X[:40], sign * data.y[:40], task="new")
+        models.append(model)
+    one, other = models
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    np.testing.assert_array_equal(one.intercept_, other.intercept_)
+    np.testing.assert_allclose(one.coef_[:, -1], one.coef_[:, :-1].mean(axis=1))
+    assert not np.allclose(one.home_coef_[:, -1], other.home_coef_[:, -1])
+    rows = data.X_test[:5]
+    np.testing.assert_array_equal(
+        one.predict(rows, ["new"] * 5), one.predict(rows, ["never seen"] * 5, unknown="shared")
+    )
+    at_home = one.predict_at_home(rows, ["new"] * 5)
+    assert not np.allclose(at_home, one.predict(rows, ["new"] * 5))
+    loaded = AsyncProximal.load(one.save(tmp_path / "all"))
+    np.testing.assert_array_equal(loaded.coef_, one.coef_)
+    np.testing.assert_array_equal(loaded.predict_at_home(rows, ["new"] * 5), at_home)
+
+
+def test_without_a_budget_a_newcomer_keeps_nothing_from_anybody(data: Generated) -> None:
+    model = AsyncProximal(ranges=data.ranges).fit(data.X, data.y, task=data.task)
+    model.adapt(data.X[:40], data.y[:40], task="new")
+    np.testing.assert_array_equal(model.coef_, model.home_coef_)
 
 
 def test_without_a_budget_nothing_is_promised(data: Generated) -> None:

@@ -75,6 +75,7 @@ from tacit.linear.penalties import (
 )
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.tasks import Schema, TaskSet
+from tacit.tasks.labels import canonical_label
 
 FORMULATIONS: dict[str, tuple[Penalty, Penalty]] = {
     "trace": (TraceNorm(), SquaredNorm()),  # alternating structure
@@ -98,8 +99,10 @@ class AsyncProximal(MultiTaskEstimator):
     """One linear model per node, learned with a server that nobody trusts.
 
     ``coef_`` are the released models, functions of the noisy messages: they may be shown to anyone.
-    ``home_coef_`` are what the nodes make of them at home: each belongs to its node alone. With
-    budget=None both are the same, around the exact optimum of S3's problem (2).
+    ``home_coef_`` are what the nodes make of them at home: each belongs to its node alone, and
+    ``predict_at_home`` uses it. A task that joins later (``adapt``) has released nothing: its
+    column of ``coef_`` is the mean of the released models, what it learned is in ``home_coef_``.
+    With budget=None both are the same, around the exact optimum of S3's problem (2).
     ``penalty=None`` shares nothing: private gradient descent node by node. Under zero-out
     neighbours ``rows`` declares the number of rows of a node, or of each by label.
 
@@ -190,10 +193,11 @@ class AsyncProximal(MultiTaskEstimator):
             )
         if not isinstance(self.rows, Mapping):
             return [float(self.rows)] * len(door.labels)
-        missing = [label for label in door.labels if label not in self.rows]
+        named = {canonical_label(label): float(count) for label, count in self.rows.items()}
+        missing = [label for label in door.labels if canonical_label(label) not in named]
         if missing:
             raise InvalidInput(f"rows declares no number for node {missing[0]!r}")
-        return [float(self.rows[label]) for label in door.labels]
+        return [named[canonical_label(label)] for label in door.labels]
 
     def _seed(self, door: Door) -> int:
         """Of the sending times: a function of the run's name, or of random_state. Never of data."""
@@ -269,11 +273,13 @@ class AsyncProximal(MultiTaskEstimator):
         return _released(shared)
 
     def _newcomer(self, home: Home, shared: Message) -> FloatArray:
-        """A task that joins after the fit has no released model, only one at home, from P."""
+        """The mean of the released models, for all to see; what was learned stays at home."""
         P, trust = (np.asarray(shared[name].value) for name in ("P", "trust"))
         joined = home_models(home.problems, home.loss, others_of_newcomer(P, trust))
         self._home_models = np.vstack([self._home_models, joined])
-        return joined
+        if isinstance(shared["P"], Unprotected):
+            return joined  # as in _at_home
+        return self._shared_model(shared)[None]
 
     def _shared_model(self, shared: Message) -> FloatArray:
         return np.asarray(_released(shared).mean(axis=0))
@@ -303,9 +309,6 @@ class AsyncProximal(MultiTaskEstimator):
         there = copy(self)
         there._models = self._home_models
         return there.predict(X, task)
-
-    def _handed_out(self, columns: list[int]) -> FloatArray:
-        return self._home_models[columns]
 
 
 def _require(holds: bool, name: str, got: Any) -> None:
