@@ -163,9 +163,9 @@ class Watching(Ledger):
         return release
 
 
-def other_data(seed: int, rows: int) -> tuple[FloatArray, FloatArray]:
+def other_data(seed: int, rows: int, width: int = 4) -> tuple[FloatArray, FloatArray]:
     rng = np.random.default_rng(seed)
-    return rng.uniform(-1, 1, (rows, 4)), np.sign(rng.standard_normal(rows))
+    return rng.uniform(-1, 1, (rows, width)), np.sign(rng.standard_normal(rows))
 
 
 def replay(
@@ -173,7 +173,7 @@ def replay(
 ) -> tuple[Any, list[Any]]:
     """A fit of the run on the ledger, and what was sent in it; the second time is a replay."""
     X, y, task = data
-    ranges: dict[Any, Any] = dict.fromkeys(range(4), (-1.0, 1.0))
+    ranges: dict[Any, Any] = dict.fromkeys(range(X.shape[1]), (-1.0, 1.0))
     model = AsyncProximal(
         budget=Budget(4.0, neighbours=neighbours),
         ranges=ranges | {"target": (-1.0, 1.0)},
@@ -203,6 +203,7 @@ def with_node(
     )
 
 
+@pytest.mark.parametrize("width", [4, 33])  # 33: a node of more rows than that is solved otherwise
 @pytest.mark.parametrize(
     ("neighbours", "rows", "scale"),
     [
@@ -212,16 +213,17 @@ def with_node(
         ("zero-out", 1, 1.0),
         ("zero-out", 29, 1.0),
         ("zero-out", 31, 1e9),
+        ("zero-out", 36, 1.0),
         ("zero-out", 300, 1.0),
         ("zero-out", 7, 0.0),
     ],
 )
 def test_another_node_s_data_and_length_change_no_bit_of_what_a_node_sends(
-    neighbours: Neighbours, rows: int, scale: float
+    neighbours: Neighbours, rows: int, scale: float, width: int
 ) -> None:
     """Given the same releases: contributions, plan, what is shared, and home models."""
-    data = related_tasks(NODES, 30, 4, rng=np.random.default_rng(3))
-    X, y = other_data(1, rows)
+    data = related_tasks(NODES, 30, width, rng=np.random.default_rng(3))
+    X, y = other_data(1, rows, width)
     ledger = Watching()
     one, sent = replay(ledger, (data.X, data.y, data.task), neighbours)
     other, again = replay(ledger, with_node(data, 1, scale * X, y), neighbours)
