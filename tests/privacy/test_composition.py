@@ -287,7 +287,7 @@ def test_noise_for_gaussian_rounds_is_exact_and_for_nothing_is_the_least() -> No
     seen = noise_multiplier(lambda z: Visible(0.1, 1 / z), 100, budget)
     assert visible_epsilon(1e-5, 0.1, 1 / seen, 100) <= 1.0
     assert noise_multiplier(lambda z: Poisson(1e-7, z), 10, budget) == 0.05
-    assert noise_multiplier(lambda z: Gaussian(1 / z), 4, budget, upper=1.0) == math.inf
+    assert noise_multiplier(lambda z: Gaussian(1 / z), 4, Budget(1.0, 0.0)) == math.inf
 
 
 @given(st.floats(0.3, 6.0), st.floats(-3.0, 3.0), st.floats(-2.0, 2.0))

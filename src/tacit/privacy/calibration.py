@@ -22,31 +22,26 @@ _SMALLEST = 0.05  # σ/C that is worth looking for: e^200 and more hide nothing
 # --- noise for equal rounds ----------------------------------------------------------------------
 
 
-def poisson_noise_multiplier(
-    rate: float, rounds: int, budget: Budget, *, upper: float = 1e4
-) -> float:
+@lru_cache(maxsize=256)
+def poisson_noise_multiplier(rate: float, rounds: int, budget: Budget) -> float:
     """The smallest σ/C whose ``rounds`` Poisson-sampled sums stay within the budget."""
-    return noise_multiplier(
-        lambda multiplier: Poisson(rate, multiplier, budget.neighbours), rounds, budget, upper=upper
-    )
+    return noise_multiplier(lambda z: Poisson(rate, z, budget.neighbours), rounds, budget)
 
 
-def noise_multiplier(
-    event: Callable[[float], Event], rounds: int, budget: Budget, *, upper: float = 1e4
-) -> float:
+def noise_multiplier(event: Callable[[float], Event], rounds: int, budget: Budget) -> float:
     """The smallest σ/C with which ``rounds`` events event(σ/C) stay within the budget.
 
-    At most 1e-4 of it above, never below; infinite beyond ``upper``. Without sampling there is a
-    formula, and it is an upper bound. From there a coarse grid, whose ε is never smaller, comes
-    close in many cheap steps, and the fine one finishes in three or four.
+    At most 1e-4 of it above, never below. Without sampling there is a formula, and it is an upper
+    bound. From there a coarse grid, whose ε is never smaller, comes close in many cheap steps, and
+    the fine one finishes in three or four.
     """
 
     def counts(multiplier: float) -> Counts:
         return counted([event(multiplier)] * rounds)
 
     limit, delta = budget.epsilon, budget.delta
-    top = smallest(lambda z: plain_epsilon(counts(z), delta) <= limit, upper=upper)
-    if math.isinf(top) or isinstance(event(top), Gaussian):
+    top = smallest(lambda z: plain_epsilon(counts(z), delta) <= limit)
+    if math.isinf(top) or isinstance(event(top), Gaussian):  # infinite if δ = 0
         return top
 
     def quick(multiplier: float) -> float:

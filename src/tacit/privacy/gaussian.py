@@ -58,7 +58,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     if delta <= 0:
         raise InvalidInput(
-            "a Gaussian release cannot have delta = 0; pure mechanisms are LaplaceSum and, drawn in "
+            "a Gaussian release cannot have delta = 0; pure mechanisms are LaplaceSum and, in "
             "floating point, KNormSum and TwoSidedWishart"
         )
     root = brentq(

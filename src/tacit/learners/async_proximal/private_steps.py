@@ -40,17 +40,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.stats import chi2, gamma
 
 from tacit.learners.async_proximal.mechanisms import NodeMechanism, Sampled
 from tacit.linear.losses import FloatArray, Loss
 from tacit.linear.penalties import GroupNorm, L1Norm, Penalty, SquaredNorm
-from tacit.privacy.accounting import gaussian_mu, poisson_epsilon, scaled_schedule
+from tacit.privacy.accounting import per_report_epsilon, poisson_noise_multiplier
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import GaussianSum, KNormSum, sum_sensitivity
 
@@ -194,9 +192,11 @@ def deviation(setting: Setting, allowed: Allowance, releases: int) -> float:
     """Of the noise on a sum in each coordinate, in units of C, when so many releases share all."""
     sensitivity = sum_sensitivity(1.0, setting.neighbours)
     if setting.noise == "gamma":  # radius Gamma(D, b): variance b²(D + 1) a coordinate
-        return sensitivity / _pure_share(allowed.rest, releases) * math.sqrt(setting.width + 1)
+        return (
+            sensitivity / per_report_epsilon(releases, allowed.rest) * math.sqrt(setting.width + 1)
+        )
     if setting.sampling_rate is not None:
-        return poisson_multiplier(setting.sampling_rate, releases, allowed.rest)
+        return poisson_noise_multiplier(setting.sampling_rate, releases, allowed.rest)
     return sensitivity * math.sqrt(releases) / allowed.mu
 
 
@@ -204,41 +204,12 @@ def node_mechanism(setting: Setting, allowed: Allowance, releases: int) -> NodeM
     """What every message of the node goes through."""
     C = setting.clip_norm
     if setting.noise == "gamma":
-        share = _pure_share(allowed.rest, releases)
+        share = per_report_epsilon(releases, allowed.rest)
         return KNormSum.for_epsilon(C, share, setting.neighbours)
     if setting.sampling_rate is not None:
-        multiplier = poisson_multiplier(setting.sampling_rate, releases, allowed.rest)
+        multiplier = poisson_noise_multiplier(setting.sampling_rate, releases, allowed.rest)
         return Sampled(GaussianSum(C, C * multiplier), setting.sampling_rate)
     return GaussianSum.for_mu(C, allowed.mu / math.sqrt(releases), setting.neighbours)
-
-
-@lru_cache(maxsize=256)
-def _pure_share(budget: Budget, releases: int) -> float:
-    """ε of each of so many pure releases."""
-    return float(scaled_schedule(np.ones(releases), budget, pure=True)[0])
-
-
-@lru_cache(maxsize=256)
-def poisson_multiplier(rate: float, releases: int, budget: Budget) -> float:
-    """σ/C of each of so many Poisson-sampled releases, by PLD; at most 0.1% above the least.
-
-    log ε is almost linear in log σ, so a few evaluations find it; each takes about a second.
-    """
-    relation = budget.neighbours
-
-    def excess(log_multiplier: float) -> float:
-        z = math.exp(log_multiplier)
-        return math.log(poisson_epsilon(rate, z, releases, budget.delta, relation) / budget.epsilon)
-
-    whole = sum_sensitivity(1.0, relation) * math.sqrt(releases)  # σ/C without amplification
-    top = math.log(1.05 * whole / gaussian_mu(budget.epsilon, budget.delta))
-    bottom = top + math.log(rate)
-    while excess(bottom) <= 0:
-        bottom -= 1.0
-    found = float(brentq(excess, bottom, top, xtol=5e-4))
-    while excess(found) > 0:
-        found += 2.5e-4
-    return math.exp(found)
 
 
 def _largest(mechanism: NodeMechanism, width: int, rows: float) -> float:
