@@ -158,7 +158,7 @@ class Watching(Ledger):
     def release(self, mechanism: Any, contributions: Any, *, key: Key, **more: Any) -> Release:
         """As ever."""
         release = super().release(mechanism, contributions, key=key, **more)
-        inner = getattr(mechanism, "of", mechanism)
+        inner = getattr(mechanism, "of", mechanism)  # of a sampled or a pooled sum
         self.seen.append((key.party, inner, clip_rows(contributions, inner.clip_norm)))
         return release
 
@@ -174,17 +174,17 @@ def replay(
     """A fit of the run on the ledger, and what was sent in it; the second time is a replay."""
     X, y, task = data
     ranges: dict[Any, Any] = dict.fromkeys(range(X.shape[1]), (-1.0, 1.0))
-    model = AsyncProximal(
-        budget=Budget(4.0, neighbours=neighbours),
-        ranges=ranges | {"target": (-1.0, 1.0)},
-        rows=30 if neighbours == "zero-out" else None,
-        releases=3,
-        ledger=ledger,
-        run="run",
-        noise="simulated",
-        random_state=0,
-        **more,
-    )
+    known: dict[str, Any] = {
+        "budget": Budget(4.0, neighbours=neighbours),
+        "ranges": ranges | {"target": (-1.0, 1.0)},
+        "rows": 30 if neighbours == "zero-out" else None,
+        "releases": 3,
+        "ledger": ledger,
+        "run": "run",
+        "noise": "simulated",
+        "random_state": 0,
+    }
+    model = AsyncProximal(**(known | more))
     start = len(ledger.seen)
     model.fit(X, y, task=task)
     return model, ledger.seen[start:]
@@ -261,6 +261,24 @@ def test_one_example_moves_every_sum_of_a_run_by_at_most_what_was_charged(
         if distance > 0:
             changed.append(party)
     assert changed == ["node 1" if server == "adversary" else "curator"] * 3
+
+
+@pytest.mark.parametrize("rate", [None, 0.3])
+def test_every_node_has_coins_of_its_own(rate: float | None) -> None:
+    """Under a seed: whatever node 1 holds, the others' first messages have the same noise."""
+    data = related_tasks(NODES, 30, 4, rng=np.random.default_rng(3))
+    budget = Budget(0.3, neighbours="zero-out")  # strong noise: its PLD is quick
+    first = []
+    for rows in (30, 77):
+        held = with_node(data, 1, *other_data(1, rows))
+        model, _ = replay(Watching(), held, "zero-out", budget=budget, sampling_rate=rate)
+        messages: dict[str, FloatArray] = {}
+        for sender, _, message in model.transcript_:
+            messages.setdefault(sender, message["gradient"].value)
+        first.append(messages)
+    assert not np.array_equal(first[0]["node 1"], first[1]["node 1"])
+    for sender in ("node 0", "node 2", "node 3"):
+        np.testing.assert_array_equal(first[0][sender], first[1][sender])
 
 
 def test_nothing_in_the_data_ends_a_run() -> None:
