@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,16 @@ def test_in_memory_nobody_signs_unless_a_key_is_given(
     other = Signer.new()
     fitted().save(tmp_path / "other", signing_key=other)
     assert checked(tmp_path / "other").fingerprint == other.fingerprint
+
+
+def test_a_model_that_went_to_another_process_takes_its_certificate_along(tmp_path: Path) -> None:
+    """Its ledger in memory stays behind; what it recorded is still named, step by step."""
+    model = fitted()
+    there = pickle.loads(pickle.dumps(model))
+    assert there.ledger_ is None
+    there.save(tmp_path / "public", public=True)
+    assert checked(tmp_path / "public").problems == ()
+    assert there.certificate()["accounts"] == model.certificate()["accounts"] != []
 
 
 def test_every_certificate_says_what_it_does_not_cover() -> None:

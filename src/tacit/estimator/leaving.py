@@ -59,6 +59,14 @@ class Certified(Accounted):
         """The guarantee in full, with the releases it rests on; see ``certify``."""
         return self.certify()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """With the certificate, where the ledger that it rests on stays behind."""
+        used = self.__dict__.get("ledger_")
+        if used is not None and used.path is None:
+            self.certify()
+        kept: dict[str, Any] = super().__getstate__()
+        return kept
+
     def _signer(self, signing_key: SigningKey | None) -> Any:
         return signer_for(None if self.ledger_ is None else self.ledger_.path, signing_key)
 
