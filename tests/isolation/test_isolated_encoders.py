@@ -25,6 +25,7 @@ from tacit.privacy import isolation
 from tacit.privacy.isolation import products
 from tacit.privacy.local import encode
 from tacit.privacy.mechanisms import clip_rows
+from tacit.privacy.mechanisms.local import privunit
 from tacit.privacy.noise import FloatArray
 
 USERS, FEATURES = 203, 24
@@ -106,6 +107,14 @@ def test_products_are_those_of_a_loop_in_every_shape() -> None:
         np.testing.assert_allclose(found, rows @ A.T, rtol=1e-9, atol=1e-12)
         np.testing.assert_array_equal(products(np.asfortranarray(rows), A), found)
     assert products(np.ones((2, 3)), np.ones((0, 3))).shape == (2, 0)
+
+
+def test_a_wide_report_is_lifted_to_the_sphere_by_itself() -> None:
+    """Beyond 8,192 coordinates einsum adds a row up by its place in the batch."""
+    rows = np.random.default_rng(0).uniform(-0.008, 0.008, (9, 10_001))
+    whole = privunit._lifted(rows)
+    for i in range(9):
+        np.testing.assert_array_equal(privunit._lifted(rows[i : i + 1])[0], whole[i])
 
 
 # --- rows that cannot be read --------------------------------------------------------------------

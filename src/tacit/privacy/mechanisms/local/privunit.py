@@ -223,7 +223,8 @@ def _above(threshold: float, epsilon: float) -> float:
 
 def _lifted(t: FloatArray) -> FloatArray:
     """v = (t, √(1 − ‖t‖²)), each on the sphere of one dimension more."""
-    rest = np.sqrt(np.maximum(0.0, 1 - np.einsum("ij,ij->i", t, t)))
+    squares = np.multiply(t, t, order="C").sum(axis=1)  # of each row by itself: see clip_rows
+    rest = np.sqrt(np.maximum(0.0, 1 - squares))
     return np.column_stack([t, rest])
 
 
