@@ -138,6 +138,21 @@ def test_the_stairs_are_drawn_with_their_law(epsilon: float) -> None:
     assert stats.ks_2samp(part[(whole == 0) & tall], part[(whole > 0) & tall]).pvalue > ALPHA
 
 
+@pytest.mark.parametrize(("tall", "halvings"), [(3, 0), (2, 1), (1, 2)])
+def test_a_staircase_of_few_cells_has_its_law_cell_by_cell(tall: int, halvings: int) -> None:
+    """n ≥ 0 and −1 − n: 0 is one cell like the others, not two."""
+    stairs = _Stairs(7, tall, halvings, exponent_below(0.6))
+    b = 2.0**-halvings * math.exp(-0.6)
+    n = np.arange(40)
+    mass = b ** (n // 7) * np.where(n % 7 < tall, 1.0, b)
+    both = np.concatenate([mass[::-1], mass]) * (1 - b) / (2 * mass[:7].sum())
+    found = stairs.noise(200_000, drawn(tall))
+    near = np.abs(found + 0.5) < 14  # two stairs on each side; the rest is one class
+    seen = np.append(np.bincount(found[near] + 14, minlength=28), (~near).sum())
+    chances = np.append(both[26:54], 1 - both[26:54].sum()) * len(found)
+    assert stats.chisquare(seen, chances).pvalue > ALPHA
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 10.0])
 def test_every_stair_can_be_drawn(epsilon: float) -> None:
     """A uniform of 53 bits ends after 37/ε stairs, and a report beyond them would tell who sent it.

@@ -191,6 +191,13 @@ def test_the_slack_covers_the_rounding_of_the_transform() -> None:
                 assert error < rounding(((Poisson(rate, multiplier), rounds),)) / 3
 
 
+def test_delta_is_asked_for_less_the_slack() -> None:
+    counts = counted(RUNS["rare"])
+    found = composition.composed_epsilon(counts, 1e-9)
+    assert found >= loss_distribution(counts).get_epsilon_for_delta(1e-9 - rounding(counts))
+    assert found > loss_distribution(counts).get_epsilon_for_delta(1e-9) * (1 + 1e-6)
+
+
 def _doubled(dense: Any, rounds: int) -> tuple[int, np.ndarray, float]:
     start, mass = dense._lower_loss, dense._probs
     for _ in range(rounds.bit_length() - 1):
