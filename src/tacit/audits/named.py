@@ -7,6 +7,7 @@ from tacit.audits.cases import Audit
 from tacit.audits.door import door_audits
 from tacit.audits.federated import federated_audits
 from tacit.audits.hall import hall
+from tacit.audits.isolation import isolation_audits
 from tacit.audits.learners import learner_audits
 from tacit.audits.local_encoders import local_encoder_audits
 from tacit.audits.mechanisms import mechanism_audits
@@ -24,6 +25,7 @@ def every_audit() -> tuple[Audit, ...]:
         *door_audits(),
         *raised_cap_audits(),
         *learner_audits(),
+        *isolation_audits(),
         *asynchronous_audits(),
         *federated_audits(),
         *local_encoder_audits(),

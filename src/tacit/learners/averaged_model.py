@@ -102,10 +102,11 @@ class AveragedModel(MultiTaskEstimator):
         curator = Curator(width, home.problems.n_tasks, own, (Step("average", mechanism),))
         return run_rounds(tasks, curator, door, progress=progress)
 
+    @isolated()
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         own = own_units(home.problems, home.loss, scaled=bool(shared["own_units"].value))
         mean = np.append(np.asarray(shared["mean"].value), 0.0)
-        models = own.outwards(np.tile(mean, (home.problems.n_tasks, 1)))
+        models = or_zero(own.outwards(np.tile(mean, (home.problems.n_tasks, 1))))
         return with_own_intercepts(home.problems, home.loss, models[:, :-1])
 
     def _shared_model(self, shared: Message) -> FloatArray:

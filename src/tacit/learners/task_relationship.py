@@ -156,12 +156,13 @@ class TaskRelationship(MultiTaskEstimator):
             models = tasks.models(models)
         return {"models": Unprotected(models), "own_units": Unprotected(own)}
 
+    @isolated()
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         released = np.asarray(shared["models"].value)
         own = _units(home, bool(shared["own_units"].value))
         if len(released) != home.problems.n_tasks:  # a newcomer has the average model
             released = np.tile(released.mean(axis=0), (home.problems.n_tasks, 1))
-        models = own.outwards(np.column_stack([released, np.zeros(len(released))]))
+        models = or_zero(own.outwards(np.column_stack([released, np.zeros(len(released))])))
         return with_own_intercepts(home.problems, home.loss, models[:, :-1])
 
     def _shared_model(self, shared: Message) -> FloatArray:

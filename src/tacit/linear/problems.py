@@ -97,17 +97,23 @@ class Problems:
         return sums
 
     def speak(self, loss: Loss) -> BoolArray:
-        """(m,): has the task anything to say? Not without rows, nor with one class only.
+        """(m,): has the task anything to say? Not without rows, nor with one class only, nor with
+        a number in them that is none.
 
         >>> from tacit.linear.losses import Logistic
         >>> y = np.array([-1.0, 1.0, 1.0])
         >>> Problems(np.ones((3, 1)), y, np.array([0, 2, 3, 3])).speak(Logistic())
         array([ True, False, False])
         """
+        sound = np.isfinite(self.X).all(axis=1) & np.isfinite(self.y)
+        speaks = (self.sizes > 0) & ~self._any(~sound)
         if loss.name == "logistic":
-            below, above = (self.sum_rows(np.where(self.y == s, 1.0, 0.0)) for s in (-1.0, 1.0))
-            return np.asarray((below > 0) & (above > 0))
-        return np.asarray(self.sizes > 0)
+            speaks &= self._any(self.y < 0) & self._any(self.y > 0)
+        return np.asarray(speaks)
+
+    def _any(self, rows: BoolArray) -> BoolArray:
+        """(m,): is it true of any row of the task?"""
+        return np.asarray(self.sum_rows(np.where(rows, 1.0, 0.0)) > 0)
 
 
 # --- blocks --------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ import numpy as np
 
 from tacit.linear.losses import FloatArray
 
+BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
 FLOOR = 1e-6
 """The shortest row that is stretched to norm one, in units where data are about one in size."""
 
@@ -66,7 +68,7 @@ def directed(rows: FloatArray) -> FloatArray:
     return np.asarray(rows / np.maximum(row_norms(rows), FLOOR)[:, None])
 
 
-def or_zero(rows: FloatArray, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> FloatArray:
+def or_zero(rows: FloatArray, kept: BoolArray | bool = True) -> FloatArray:
     """The rows that are kept and finite; zero instead of the others, by selection.
 
     >>> or_zero(np.array([[1.0], [np.nan], [2.0]]), np.array([True, True, False]))
@@ -74,5 +76,5 @@ def or_zero(rows: FloatArray, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) 
            [0.],
            [0.]])
     """
-    sound = kept & np.isfinite(rows).all(axis=1)
-    return np.where(sound[:, None], rows, 0.0)
+    sound = np.isfinite(rows).all(axis=1) & kept
+    return np.where(np.asarray(sound)[:, None], rows, 0.0)

@@ -282,8 +282,7 @@ def solved_at_home(tasks: Tasks, shared: Message) -> FloatArray:
 
     Zero where that is no number: nothing in a task's data stops a run.
     """
-    models = _solved(tasks, shared)
-    return or_zero(models, np.ones(len(models), dtype=bool))
+    return or_zero(_solved(tasks, shared))
 
 
 def _solved(tasks: Tasks, shared: Message) -> FloatArray:
