@@ -157,11 +157,16 @@ def test_a_run_that_was_only_declared_taints_nothing() -> None:
 
 
 def test_pure_noise_in_floating_point_claims_no_delta_of_zero() -> None:
+    """It claims the budget's δ, once a run, or nothing."""
     ledger = Ledger.in_memory()
-    run(ledger, "knorm", Pure(0.5), exact=False)
+    run(ledger, "knorm", Pure(0.5), count=2, exact=False)
     run(ledger, "laplace", Pure(0.5), tasks=["b"])
-    assert ledger.statement(["a"]).doubts == (IN_FLOATS,)
-    assert ledger.statement(["b"]).proven
+    run(ledger, "wishart", Pure(0.5), tasks=["c"], exact=False, budget=Budget(1.0, 0.0))
+    found = ledger.statement(["a"], ["knorm"])
+    assert (found.delta, found.run_delta, found.proven) == (1e-5, 1e-5, True)
+    assert not found.secure_noise
+    assert (ledger.statement(["b"]).delta, ledger.statement(["b"]).proven) == (0.0, True)
+    assert ledger.statement(["c"]).doubts == (IN_FLOATS,)
 
 
 # --- several runs --------------------------------------------------------------------------------

@@ -159,6 +159,7 @@ class Spending:
         self._left: dict[str, list[int]] = {}  # of each planned event
         self._place: dict[str, dict[Event, int]] = {}  # of each event in the plan
         self._begun: set[str] = set()
+        self._in_floats: dict[str, FloatArray] = {}  # the δ that a run's own price lacks
         self._block_due: dict[str, bool] = {}
 
     def apply(self, entry: Entry, *, strict: bool = False) -> None:
@@ -211,8 +212,18 @@ class Spending:
         account.costs[rows] += charge
         if not entry.payload["secure"]:
             account.insecure[charged] = True
-            account.doubt(IN_FLOATS, rows[(run.shares > 0) & (run.pairs[:, 1] == 0)])
+            self._claim_delta(run, account, rows)
         self.spends[key] = entry.seq
+
+    def _claim_delta(self, run: Run, account: Account, rows: NDArray[np.intp]) -> None:
+        """Of noise drawn in floats δ = 0 is not claimed: the budget's δ is, or it is a doubt."""
+        if run.name in self._in_floats or run.pairs[:, 1].all():
+            return
+        budgets = np.array([*(budget.delta for budget in run.budgets), 0.0])[run.budget_of]
+        added = np.where((run.shares > 0) & (run.pairs[:, 1] == 0), budgets, 0.0)
+        self._in_floats[run.name] = added
+        account.pairs[rows, 1] += added
+        account.doubt(IN_FLOATS, rows[(run.shares > 0) & (run.pairs[:, 1] + added == 0)])
 
     def _apply_output(self, key: Key, entry: Entry) -> None:
         if key not in self.spends or key in self.outputs:
@@ -253,9 +264,15 @@ class Spending:
         asked = [self.runs[run] for run in runs if run in self.runs]
         if not asked:
             return whole
-        epsilon, delta = np.vstack([run.pairs for run in asked]).max(axis=0).tolist()
+        epsilon, delta = np.vstack([self._pairs(run) for run in asked]).max(axis=0).tolist()
         doubts = (*whole.doubts, *([COMPARED] if self._compared(asked[0]) else []))
         return replace(whole, run_epsilon=epsilon, run_delta=delta, doubts=doubts)
+
+    def _pairs(self, run: Run) -> FloatArray:
+        """(m, 2): the run's own price, with the δ of noise that was drawn in floats."""
+        pairs = run.pairs.copy()
+        pairs[:, 1] += self._in_floats.get(run.name, 0.0)
+        return pairs
 
     def spent(self, dataset: str, task: Hashable) -> Cost:
         """What was spent on one task, as a lifetime cap counts it."""
