@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from tacit.neural.clients import Examples, batches
+from tacit.neural.coins import Coins
 from tacit.neural.local import LocalWork, Trainer, cross_entropy
 from tacit.neural.stacked import Stacked
 
@@ -128,18 +129,18 @@ def measure(name: str, device: torch.device, *, loop: bool, repeats: int, client
     stacked = Stacked(module, examples.X[:2])
     centre = stacked.start()
     W = centre.repeat(clients, 1)
-    order = batches(examples, np.arange(clients), STEPS, case.batch, np.random.default_rng(0))
+    order = batches(examples, np.arange(clients), STEPS, case.batch, Coins(bytes(32)))
     trainer = Trainer(stacked, work, examples)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    ours, together = seconds(lambda: trainer(W, centre[None], order), device, repeats)
+    ours, together = seconds(lambda: trainer(W, centre, order), device, repeats)
     line: dict[str, Any] = {
         "case": name,
         "device": device.type,
         "clients": clients,
         "parameters": stacked.size,
     }
-    line |= {"personal_layers": stacked.batched, "ours_s": ours}
+    line |= {"personal_layers": stacked.batched, "slots": trainer.slots(), "ours_s": ours}
     if device.type == "cuda":
         line["peak_GiB"] = torch.cuda.max_memory_allocated() / 2**30
         line["tf32"] = torch.backends.cuda.matmul.allow_tf32

@@ -27,13 +27,13 @@ from torch import Tensor, nn
 
 from tacit.neural import mixing
 from tacit.neural.clients import Examples
+from tacit.neural.coins import Coins
 from tacit.neural.finetuning import FINETUNINGS, Finetuning, finetuned
 from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.rounds import Method, Plan, State, begin, play, simulated
 from tacit.neural.sampling import Everyone
 from tacit.neural.stacked import Stacked
 from tacit.neural.training import multiplier
-from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
 
 SCORED, TRAIN_ROWS = 400, 30
@@ -128,7 +128,7 @@ def noise(epsilon: float | None, rounds: int) -> float | None:
     if epsilon is None:
         return None
     budget = Budget(epsilon, 1 / SCORED, neighbours="zero-out")
-    return multiplier(Everyone(), SCORED, rounds, budget, Cost())
+    return multiplier(Everyone(), SCORED, rounds, budget)
 
 
 def learned(
@@ -136,7 +136,7 @@ def learned(
 ) -> tuple[Trainer, State, Plan]:
     """All rounds of one method."""
     rng = np.random.default_rng(seed)
-    m = split.train.clients
+    coins, m = Coins.simulated(rng), split.train.clients
     stacked = Stacked(network(settings, split.train.X.device), split.train.X[:2])
     pull = settings.pull if method == "mtl" else 0.0
     work = LocalWork(settings.steps, TRAIN_ROWS, settings.rate, pull)
@@ -147,7 +147,7 @@ def learned(
     plan = Plan(mixing.mean(m), Everyone(), m, z, method)
     state = begin(plan, stacked.start(), settings.clip)
     for _ in range(settings.rounds):
-        state = play(plan, state, trainer, rng, simulated(rng))
+        state = play(plan, state, trainer, coins, simulated(rng))
     return trainer, state, plan
 
 
@@ -163,7 +163,8 @@ def at_home(
     work = LocalWork(home.steps, TRAIN_ROWS, home.rate, home.pull)
     local = Trainer(trainer.stacked, work, trainer.examples, trainer.chunk)
     around = centre.expand(len(start), -1).contiguous()
-    return finetuned(local, start, around, kind, np.random.default_rng(seed))
+    coins = Coins.simulated(np.random.default_rng(seed))
+    return finetuned(local, start, around, kind, coins)
 
 
 def trial(rng: np.random.Generator, private: bool) -> Settings:

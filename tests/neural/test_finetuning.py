@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,19 @@ from torch import Tensor, nn
 
 from tacit.errors import InvalidInput
 from tacit.neural.clients import Examples, batches
-from tacit.neural.finetuning import FINETUNINGS, Finetuning, finetuned, fisher_information
-from tacit.neural.local import LocalWork, Trainer
+from tacit.neural.coins import Coins
+from tacit.neural.finetuning import (
+    FINETUNINGS,
+    Finetuning,
+    finetuned,
+    fisher_information,
+    symmetrised_kl,
+    weighted_distance,
+)
+from tacit.neural.local import LocalWork, Step, Trainer
 from tacit.neural.stacked import Stacked
+
+COINS = Coins(bytes(32))
 
 
 @pytest.fixture(autouse=True)
@@ -42,22 +54,12 @@ def around(t: Trainer) -> tuple[Tensor, Tensor]:
 def tuned(kind: Finetuning, pull: float, rate: float = 0.1) -> Tensor:
     torch.manual_seed(1)
     t = trainer(pull, rate)
-    return finetuned(t, *around(t), kind, np.random.default_rng(0))
+    return finetuned(t, *around(t), kind, COINS)
 
 
-@pytest.mark.parametrize("kind", ["mean", "kl"])
+@pytest.mark.parametrize("kind", ["mean", "kl", "ewc"])
 def test_without_strength_every_kind_is_vanilla(kind: Finetuning) -> None:
     torch.testing.assert_close(tuned(kind, 0.0), tuned("vanilla", 5.0), rtol=1e-9, atol=1e-9)
-
-
-def test_ewc_without_strength_is_vanilla_on_other_batches() -> None:
-    """It draws its Fisher rows first."""
-    torch.manual_seed(1)
-    t, rng = trainer(0.0), np.random.default_rng(0)
-    start, centre = around(t)
-    batches(t.examples, np.arange(3), 6, 1, rng)
-    expected = finetuned(t, start, centre, "vanilla", rng)
-    torch.testing.assert_close(tuned("ewc", 0.0), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_a_strong_mean_penalty_keeps_the_centre() -> None:
@@ -80,16 +82,13 @@ def test_a_strong_kl_penalty_keeps_the_predictions_closer() -> None:
 
 
 def test_the_kl_term_is_both_divergences() -> None:
-    from tacit.neural.finetuning import _symmetrised_kl
-
     torch.manual_seed(2)
     t = trainer(0.0)
     start, centre = around(t)
     x = t.examples.X[:6]
     parameters, anchors = t.stacked.views(start), t.stacked.views(centre)
-    term = _symmetrised_kl(t, 2.0)
-    assert term is not None
-    found = term(parameters, anchors, x, t.stacked(parameters, x))
+    at = Step(t.stacked, parameters, anchors, [], x, t.stacked(parameters, x))
+    found = symmetrised_kl(2.0, at)
     for k in range(3):
         p, q = (t.stacked.one(w[k], x[2 * k : 2 * k + 2]).log_softmax(1) for w in (start, centre))
         kl = nn.functional.kl_div
@@ -102,8 +101,8 @@ def test_the_kl_term_is_both_divergences() -> None:
 def test_fisher_information_is_the_mean_squared_gradient_row_by_row() -> None:
     t = trainer(0.0)
     _, centre = around(t)
-    found = fisher_information(t, centre, np.arange(3), np.random.default_rng(0))
-    order = batches(t.examples, np.arange(3), 6, 1, np.random.default_rng(0))[:, :, 0]
+    found = fisher_information(t, centre, COINS)
+    order = batches(t.examples, np.arange(3), 6, 1, COINS.of("fisher"))[:, :, 0]
     for k in range(3):
         total = torch.zeros(t.stacked.size, dtype=torch.float64)
         for row in order[:, k]:
@@ -123,15 +122,12 @@ def _numeric_gradient(t: Trainer, w: Tensor, row: int) -> Tensor:
 
 
 def test_ewc_holds_a_parameter_by_its_fisher_information() -> None:
-    from tacit.neural.finetuning import _weighted_distance
-
     t = trainer(0.0)
     start, centre = around(t)
     fisher = torch.rand(3, t.stacked.size, dtype=torch.float64)
-    term = _weighted_distance(t, fisher, 3.0)
-    assert term is not None
-    views = t.stacked.views(start), t.stacked.views(centre)
-    found = term(*views, t.examples.X[:3], torch.zeros(3, 3))
+    w, anchors, weights = (t.stacked.views(each) for each in (start, centre, fisher))
+    at = Step(t.stacked, w, anchors, weights, t.examples.X[:3], torch.zeros(3, 3))
+    found = weighted_distance(3.0, at)
     expected = 1.5 * (fisher * (start - centre).square()).sum(1)
     torch.testing.assert_close(found, expected)
 
@@ -142,27 +138,25 @@ def test_an_empty_and_a_diverging_client_keep_the_centre(kind: Finetuning) -> No
     data.X[5:] *= 1e200
     t = trainer(0.1, data=data)
     start, centre = around(t)
-    found = finetuned(t, start, centre, kind, np.random.default_rng(0))
+    found = finetuned(t, start, centre, kind, COINS)
     assert torch.equal(found[1:], centre[1:])
     assert not torch.allclose(found[0], centre[0])
 
 
 @pytest.mark.parametrize("kind", FINETUNINGS)
-def test_chunks_change_nothing_but_the_order_of_draws(kind: Finetuning) -> None:
-    data = examples((3, 3, 3))  # batches and Fisher rows are all of a client's rows
-    t = trainer(0.5, data=data)
+def test_one_client_at_a_time_becomes_what_all_together_become(kind: Finetuning) -> None:
+    t = trainer(0.5)
     start, centre = around(t)
-    whole = finetuned(t, start, centre, kind, np.random.default_rng(0))
-    t.chunk = 2
-    parts = finetuned(t, start, centre, kind, np.random.default_rng(0))
-    torch.testing.assert_close(whole, parts, rtol=1e-9, atol=1e-9)
+    whole = finetuned(t, start, centre, kind, COINS)
+    one_by_one = finetuned(replace(t, chunk=1), start, centre, kind, COINS)
+    torch.testing.assert_close(whole, one_by_one, rtol=1e-9, atol=1e-9)
 
 
 def test_kl_needs_classes_and_kinds_have_names() -> None:
     t = trainer(0.1)
     start, centre = around(t)
     with pytest.raises(InvalidInput, match="finetune must be one of vanilla, mean, kl, ewc"):
-        finetuned(t, start, centre, "more", np.random.default_rng(0))  # type: ignore[arg-type] # wrong on purpose
-    t.work = LocalWork(1, 1, 0.1, loss="squared")
+        finetuned(t, start, centre, "more", COINS)  # type: ignore[arg-type] # wrong on purpose
+    numbers = replace(t, work=LocalWork(1, 1, 0.1, loss="squared"))
     with pytest.raises(InvalidInput, match="class probabilities"):
-        finetuned(t, start, centre, "kl", np.random.default_rng(0))
+        finetuned(numbers, start, centre, "kl", COINS)

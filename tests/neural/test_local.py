@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from tacit.errors import InvalidInput
-from tacit.neural.clients import Examples, batches
+from tacit.neural.clients import NOBODY, Examples, batches
+from tacit.neural.coins import Coins
 from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.stacked import Stacked
 
 SIZES = (7, 3, 1, 12)
+COINS = Coins(bytes(32))
 
 
 def mlp() -> nn.Module:
@@ -71,7 +73,7 @@ def test_all_clients_at_once_train_as_one_after_the_other(make: object, chunk: i
     stacked = Stacked(module, data.X[:2])
     work = LocalWork(steps=4, batch=5, rate=0.3, pull=0.2)
     everybody = np.arange(4)
-    order = batches(data, everybody, 4, 5, np.random.default_rng(0))
+    order = batches(data, everybody, 4, 5, COINS)
     start = stacked.start() + 0.1 * torch.randn(4, stacked.size, dtype=torch.float64)
     centres = stacked.start() + 0.1 * torch.randn(4, stacked.size, dtype=torch.float64)
     together = Trainer(stacked, work, data, chunk)(start, centres, order)
@@ -84,23 +86,23 @@ def test_one_centre_for_all_is_that_centre_for_each() -> None:
     module, data = mlp(), examples()
     stacked = Stacked(module, data.X[:2])
     trainer = Trainer(stacked, LocalWork(3, 2, 0.1, pull=1.0), data, chunk=3)
-    start, centre = stacked.start().repeat(4, 1), 2 * stacked.start()[None]
-    order = batches(data, np.arange(4), 3, 2, np.random.default_rng(0))
+    start, centre = stacked.start().repeat(4, 1), 2 * stacked.start()
+    order = batches(data, np.arange(4), 3, 2, COINS)
     one = trainer(start, centre, order)
-    torch.testing.assert_close(one, trainer(start, centre.repeat(4, 1), order))
+    torch.testing.assert_close(one, trainer(start, centre.expand(4, -1), order))
 
 
 def test_a_clients_model_does_not_depend_on_the_others() -> None:
     data = examples()
     stacked = Stacked(cnn(), data.X[:2])
     trainer = Trainer(stacked, LocalWork(3, 4, 0.1), data)
-    order = batches(data, np.arange(4), 3, 4, np.random.default_rng(0))
-    start, centre = stacked.start().repeat(4, 1), stacked.start()[None]
+    order = batches(data, np.arange(4), 3, 4, COINS)
+    start, centre = stacked.start().repeat(4, 1), stacked.start()
     before = trainer(start, centre, order)
     changed = Examples(data.X.clone(), data.y, data.offsets)
     changed.X[:7] = 50.0
     after = Trainer(stacked, trainer.work, changed)(start, centre, order)
-    torch.testing.assert_close(after[1:], before[1:], rtol=1e-12, atol=1e-12)
+    assert torch.equal(after[1:], before[1:])
     assert not torch.allclose(after[0], before[0])
 
 
@@ -112,7 +114,7 @@ def test_the_squared_loss_of_one_step_is_least_squares_by_hand() -> None:
     stacked = Stacked(module, X[:2])
     work = LocalWork(1, 6, 0.1, loss="squared")
     order: NDArray[np.int64] = np.arange(6).reshape(1, 1, 6)
-    trained = Trainer(stacked, work, data)(stacked.start()[None], stacked.start()[None], order)[0]
+    trained = Trainer(stacked, work, data)(stacked.start()[None], stacked.start(), order)[0]
     weight, bias = module.weight.detach()[0], module.bias.detach()
     error = X @ weight + bias - y
     torch.testing.assert_close(trained[:3], weight - 0.1 * (error[:, None] * X).mean(0))
@@ -124,7 +126,7 @@ def test_the_squared_loss_of_one_step_is_least_squares_by_hand() -> None:
 
 def test_a_batch_holds_only_its_clients_own_rows_each_once_an_epoch() -> None:
     data = examples()
-    order = batches(data, np.arange(4), 6, 2, np.random.default_rng(0))
+    order = batches(data, np.arange(4), 6, 2, COINS)
     for k, size in enumerate(SIZES):
         drawn = order[:, k].ravel()
         assert set(drawn) <= set(range(data.offsets[k], data.offsets[k + 1]))
@@ -134,20 +136,16 @@ def test_a_batch_holds_only_its_clients_own_rows_each_once_an_epoch() -> None:
 
 def test_a_client_with_fewer_rows_than_a_batch_repeats_them() -> None:
     data = examples()
-    order = batches(data, np.array([1]), 1, 8, np.random.default_rng(0))[0, 0]
+    order = batches(data, np.array([1]), 1, 8, COINS)[0, 0]
     assert sorted(np.bincount(order - 7, minlength=3).tolist()) == [2, 3, 3]
 
 
 def test_batches_of_nobody_and_of_an_empty_client_have_their_shape() -> None:
     data = examples((2, 0, 3))
-    assert batches(data, np.zeros(0, dtype=np.int64), 2, 3, np.random.default_rng(0)).shape == (
-        2,
-        0,
-        3,
-    )
-    empty = batches(data, np.array([1]), 2, 3, np.random.default_rng(0))
+    assert batches(data, np.zeros(0, dtype=np.int64), 2, 3, COINS).shape == (2, 0, 3)
+    empty = batches(data, np.array([1]), 2, 3, COINS)
     assert empty.shape == (2, 1, 3)
-    assert empty.max() < 5
+    assert (empty == NOBODY).all()
 
 
 @pytest.mark.parametrize(

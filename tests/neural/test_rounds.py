@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tacit.neural import mixing
 from tacit.neural.clients import Examples, batches
 from tacit.neural.cohort import CohortSum, Updates
+from tacit.neural.coins import Coins
 from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.mixing import FloatArray
 from tacit.neural.rounds import (
@@ -33,6 +34,7 @@ from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.neural.stacked import Stacked
 
 M, SIZES = 5, (6, 4, 9, 1, 3)
+COINS = Coins(bytes(32))
 
 
 def module() -> nn.Module:
@@ -112,11 +114,11 @@ def test_pmtl_is_algorithm_1(sampler: Sampler) -> None:
     t, p = trainer(), plan(sampler, z=1.0)
     gamma = 0.25
     state, literal = started(p, t, gamma), Literal(t, gamma, sampler.share(M))
-    rng, twin = np.random.default_rng(3), np.random.default_rng(3)
-    for _ in range(6):
-        cohort = sampler.cohort(M, twin)
-        literal.round(cohort, batches(t.examples, cohort, 3, 2, twin))
-        state = play(p, state, t, rng, silent)
+    for number in range(6):
+        mine = COINS.of(number)
+        cohort = sampler.cohort(M, mine.of("cohort").generator())
+        literal.round(cohort, batches(t.examples, cohort, 3, 2, mine))
+        state = play(p, state, t, COINS, silent)
         torch.testing.assert_close(state.centres[0], literal.centre, rtol=1e-9, atol=1e-9)
         assert state.models is not None
         torch.testing.assert_close(state.models, torch.stack(literal.w), rtol=1e-9, atol=1e-9)
@@ -127,7 +129,7 @@ def test_without_pull_one_step_and_everybody_is_fedsgd() -> None:
     """w̃ − η·(mean over clients of their gradients at w̃)."""
     data = examples((4, 4, 4, 4, 4))
     t, p = trainer(LocalWork(1, 4, 0.3), data), plan()
-    state = play(p, started(p, t), t, np.random.default_rng(0), silent)
+    state = play(p, started(p, t), t, COINS, silent)
     w = t.stacked.start()
     each = [gradient(t, w, range(4 * k, 4 * k + 4)) for k in range(5)]
     expected = w - 0.3 * torch.stack(each).mean(0)
@@ -139,9 +141,9 @@ def test_without_noise_one_client_is_plain_training(method: Method) -> None:
     data = examples((8,))
     t = trainer(LocalWork(2, 8, 0.3), data)
     p = Plan(mixing.mean(1), Everyone(), 1, None, method)
-    state, rng = begin(p, t.stacked.start(), 1.0), np.random.default_rng(0)
+    state = begin(p, t.stacked.start(), 1.0)
     for _ in range(4):
-        state = play(p, state, t, rng, silent)
+        state = play(p, state, t, COINS, silent)
     w = t.stacked.start()
     for _ in range(8):
         w = w - 0.3 * gradient(t, w, range(8))
@@ -151,13 +153,13 @@ def test_without_noise_one_client_is_plain_training(method: Method) -> None:
 
 def test_fedavg_starts_at_the_centre_and_keeps_nothing() -> None:
     t, p = trainer(LocalWork(3, 2, 0.2)), plan(method="fedavg")
-    state, rng, twin = started(p, t), np.random.default_rng(0), np.random.default_rng(0)
+    state = started(p, t)
     assert state.models is None
-    for _ in range(3):
-        order = batches(t.examples, Everyone().cohort(M, twin), 3, 2, twin)
+    for number in range(3):
+        order = batches(t.examples, np.arange(M), 3, 2, COINS.of(number))
         around = state.centres.expand(M, -1).clone()
         expected = t(around, around, order).mean(0)
-        state = play(p, state, t, rng, silent)
+        state = play(p, state, t, COINS, silent)
         torch.testing.assert_close(state.centres[0], expected, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(current(p, state), state.centres.expand(M, -1))
 
@@ -172,7 +174,7 @@ def test_fedprox_is_fedavg_with_a_pull() -> None:
         ("p0", "fedprox", t),
     ]:
         p = plan(method=method)  # type: ignore[arg-type] # a str in a loop
-        found[name] = play(p, started(p, who), who, np.random.default_rng(0), silent).centres[0]
+        found[name] = play(p, started(p, who), who, COINS, silent).centres[0]
     torch.testing.assert_close(found["p0"], found["avg"])
     start = t.stacked.start()
     assert (found["prox"] - start).norm() < 0.95 * (found["avg"] - start).norm()
@@ -184,8 +186,8 @@ def test_fedprox_is_fedavg_with_a_pull() -> None:
 def test_clusters_are_separate_runs() -> None:
     t = trainer()
     clusters = plan(z=1.0, mixing=mixing.clusters([0, 1, 0, 1, 1]))
-    state = play(clusters, started(clusters, t, 0.3), t, np.random.default_rng(0), silent)
-    done = contribute(clusters, started(clusters, t), t, np.random.default_rng(0))
+    state = play(clusters, started(clusters, t, 0.3), t, COINS, silent)
+    done = contribute(clusters, started(clusters, t), t, COINS)
     clipped = torch.cat([part for part, _, _ in done.updates.clipped(0.3)])
     for cluster, members in enumerate([[0, 2], [1, 3, 4]]):
         expected = t.stacked.start() + clipped[members].mean(0)
@@ -196,24 +198,18 @@ def test_with_a_matrix_each_client_hears_its_own_row() -> None:
     omega = np.random.default_rng(0).normal(size=(M, M))
     t, p = trainer(), plan(Fixed(3), z=1.0, mixing=mixing.relationship(omega))
     state = started(p, t, 0.3)
-    done = contribute(p, state, t, np.random.default_rng(0))
+    done = contribute(p, state, t, COINS)
     clipped = torch.cat([part for part, _, _ in done.updates.clipped(0.3)])
-    after = play(p, state, t, np.random.default_rng(0), silent)
+    after = play(p, state, t, COINS, silent)
     for j in range(M):
         heard = sum(omega[j, k] * u for k, u in zip(done.cohort, clipped, strict=True)) / (3 / M)
         torch.testing.assert_close(after.centres[j], t.stacked.start() + heard)
-    again = contribute(p, after, t, np.random.default_rng(5))
-    order = batches(t.examples, again.cohort, 3, 2, _after_cohort(p, 5))
+    again = contribute(p, after, t, COINS)
+    order = batches(t.examples, again.cohort, 3, 2, COINS.of(1))
     assert after.models is not None
     own = after.models[torch.from_numpy(again.cohort)]
     expected = t(own, after.centres[torch.from_numpy(again.cohort)], order)
     torch.testing.assert_close(again.trained, expected, rtol=1e-9, atol=1e-9)
-
-
-def _after_cohort(p: Plan, seed: int) -> np.random.Generator:
-    rng = np.random.default_rng(seed)
-    p.sampler.cohort(M, rng)
-    return rng
 
 
 def test_noise_grows_with_the_reach_of_the_relation() -> None:
@@ -235,7 +231,7 @@ class Nobody(Poisson):
 def test_a_round_in_which_nobody_is_sampled_moves_the_centre_by_noise_alone() -> None:
     t, p = trainer(), plan(Nobody(0.2), z=1.0)
     state = started(p, t)
-    after = play(p, state, t, np.random.default_rng(0), simulated(np.random.default_rng(7)))
+    after = play(p, state, t, COINS, simulated(np.random.default_rng(7)))
     noise = np.random.default_rng(7).standard_normal(t.stacked.size)
     step = (after.centres - state.centres)[0].numpy()
     np.testing.assert_allclose(step, noise / (0.2 * M), rtol=1e-9)
@@ -244,7 +240,7 @@ def test_a_round_in_which_nobody_is_sampled_moves_the_centre_by_noise_alone() ->
 
 def test_an_empty_client_contributes_zero_and_keeps_its_model() -> None:
     t, p = trainer(data=examples((3, 0, 4, 0, 2))), plan()
-    done = contribute(p, started(p, t), t, np.random.default_rng(0))
+    done = contribute(p, started(p, t), t, COINS)
     moved = done.updates.values.norm(dim=1) > 0
     assert moved.tolist() == [True, False, True, False, True]
 
@@ -254,7 +250,7 @@ def test_a_client_that_diverges_contributes_zero_and_keeps_what_it_had() -> None
     data.X[6:10] *= 1e200  # client 1
     t, p = trainer(LocalWork(4, 2, 0.2), data), plan(z=1.0)
     state = started(p, t)
-    done = contribute(p, state, t, np.random.default_rng(0))
+    done = contribute(p, state, t, COINS)
     finite = torch.isfinite(done.trained).all(dim=1)
     assert finite.tolist() == [True, False, True, True, True]
     after = absorb(p, keep(state, done), silent(p.mechanism(1.0), done.updates))
@@ -262,17 +258,14 @@ def test_a_client_that_diverges_contributes_zero_and_keeps_what_it_had() -> None
     assert after.models is not None
     assert torch.equal(after.models[1], t.stacked.start())
     assert not torch.equal(after.models[0], t.stacked.start())
-    without = play(replace(p, noise_multiplier=None), state, t, np.random.default_rng(0), silent)
+    without = play(replace(p, noise_multiplier=None), state, t, COINS, silent)
     assert torch.isfinite(without.centres).all()
 
 
 def test_the_same_state_and_coins_give_the_same_round() -> None:
     t, p = trainer(), plan(Poisson(0.5), z=1.0, adaptive=Adaptive())
     state = started(p, t)
-    one, other = (
-        play(p, state, t, np.random.default_rng(0), simulated(np.random.default_rng(1)))
-        for _ in "ab"
-    )
+    one, other = (play(p, state, t, COINS, simulated(np.random.default_rng(1))) for _ in "ab")
     assert torch.equal(one.centres, other.centres)
     assert one.clip_norm == other.clip_norm != state.clip_norm
     assert state.round == 0

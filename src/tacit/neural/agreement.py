@@ -15,8 +15,10 @@ from torch import Tensor
 from tacit.errors import InvalidInput
 from tacit.estimator import UNIT, Unprotected
 from tacit.estimator.halves import Message
-from tacit.estimator.planning import large_delta
+from tacit.estimator.planning import stated
 from tacit.neural import mixing
+from tacit.neural.coins import Coins
+from tacit.neural.isolation import ASSUMED
 from tacit.neural.rounds import Method, Plan, State
 from tacit.neural.sampling import Everyone, Poisson, Sampler
 from tacit.neural.training import (
@@ -29,7 +31,6 @@ from tacit.neural.training import (
 )
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.mechanisms.rows import check_positive
-from tacit.privacy.noise import system_generator
 from tacit.privacy.release import Release
 
 Noise = Literal["secure", "simulated"]
@@ -80,14 +81,14 @@ def sampler_of(
 
 def generators(
     noise: Noise, private: bool, seed: int | None
-) -> tuple[np.random.Generator, np.random.Generator | None]:
-    """Coins with the order of batches, and noise (None: secure). Seeded ones share no stream."""
+) -> tuple[Coins, np.random.Generator | None]:
+    """The run's coins, and noise (None: secure). Seeded ones share no stream."""
     if noise not in ("secure", "simulated"):
         raise InvalidInput(f"noise must be 'secure' or 'simulated', got {noise!r}")
     if private and noise == "secure":
-        return system_generator(), None
+        return Coins.of_the_system(), None
     coins, draws = np.random.default_rng(seed).spawn(2)
-    return coins, draws if private else None
+    return Coins.simulated(coins), draws if private else None
 
 
 def run_of(checkpoint: Path | None, run: str | None) -> str | None:
@@ -106,17 +107,13 @@ def run_of(checkpoint: Path | None, run: str | None) -> str | None:
     return saved
 
 
-def affordable_plan(
-    plan: Plan, labels: Sequence[Hashable], rounds: int, budget: Budget, door: Door
-) -> tuple[Plan, int]:
+def affordable_plan(plan: Plan, rounds: int, budget: Budget) -> tuple[Plan, int]:
     """The noise with which all rounds fit; or, where the noise is given, the rounds that fit."""
-    costs = set(door.ledger.costs(labels, before=door.run))
-    spent = max(costs, key=lambda each: each.epsilon_at(budget.delta))
     z = plan.noise_multiplier
     if z is not None:
         check_positive("noise_multiplier", z)
-        return plan, affordable(plan.sampler, plan.clients, z, rounds, budget, spent)
-    found = multiplier(plan.sampler, plan.clients, rounds, budget, spent)
+        return plan, affordable(plan.sampler, plan.clients, z, rounds, budget)
+    found = multiplier(plan.sampler, plan.clients, rounds, budget)
     return replace(plan, noise_multiplier=found), rounds
 
 
@@ -160,36 +157,42 @@ def history(door: Door) -> list[dict[str, Any]]:
     ]
 
 
+def doubts(
+    plan: Plan,
+    budget: Budget,
+    rng: np.random.Generator | None,
+    *,
+    measured: bool,
+    together: str,
+) -> tuple[str, ...]:
+    """Why nothing that this run promises is proven, if it is not; ``together``: why clients may
+    not be kept apart."""
+    found = [together] if together else []
+    if rng is not None:
+        found.append("simulated noise and coins from a seeded generator: nothing is secret")
+    if isinstance(plan.sampler, Poisson) and budget.neighbours == "replace":
+        found.append("Poisson sampling under replace assumes that the antipodal pair dominates")
+    if measured:
+        found.append("classes taken from the data: declare them with classes=")
+    return tuple(found)
+
+
 def guarantee(
-    plan: Plan, door: Door | None, budget: Budget | None, clients: Any, *, measured: bool
+    plan: Plan, door: Door | None, budget: Budget | None, clients: Sequence[Hashable]
 ) -> Guarantee:
-    """What this run, with all earlier ones on the same ledger, reveals about one client."""
+    """What this run, with all others recorded for these clients, reveals about one of them."""
     if budget is None or door is None:
         return replace(UNIT, reason="budget=None: no privacy at all")
-    doubts = []
-    if door.rng is not None:
-        doubts.append("simulated noise and coins from a seeded generator: nothing is secret")
-    if isinstance(plan.sampler, Poisson) and budget.neighbours == "replace":
-        doubts.append("Poisson sampling under replace assumes that the antipodal pair dominates")
-    if measured:
-        doubts.append("classes taken from the data: declare them with classes=")
     own = () if plan.mixing.public else (
         "the broadcast that a client alone listens to: hand it to nobody but that client",
     )  # fmt: skip
-    return replace(
-        UNIT,
-        epsilon=max(each.epsilon_at(budget.delta) for each in set(door.ledger.costs(clients))),
-        delta=budget.delta,
+    module = "the parameters that the module came with"
+    return stated(
+        replace(UNIT, not_covered=(*UNIT.not_covered, module, *own, *ASSUMED)),
+        door.ledger,
+        clients,
+        [door.run],
         neighbours=budget.neighbours,
-        not_covered=(
-            *UNIT.not_covered,
-            "the parameters that the module came with",
-            *own,
-            *large_delta(budget.delta, plan.clients),
-        ),
         accountant=f"{type(plan.sampler).__name__}: all rounds composed as planned (PLD, binomial "
-        "mixture or exact Gaussian DP), added up over all runs on this ledger",
-        secure_noise=door.rng is None,
-        proven=not doubts,
-        reason="; ".join(doubts),
+        "mixture or exact Gaussian DP)",
     )

@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import InvalidInput
+from tacit.neural.coins import Coins
+
+NOBODY = -1
+"""The row of a client that has none, and of a slot without a client: zeros."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +44,44 @@ class Examples:
         """The same on another device."""
         return Examples(self.X.to(device), self.y.to(device), self.offsets)
 
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """X and y at these rows (n,); zeros where it is nobody's row.
+
+        Selected, not multiplied: whatever the row is that was read instead, nothing of it is left.
+
+        >>> one = Examples(torch.tensor([[torch.inf]]), torch.tensor([2]), np.array([0, 1]))
+        >>> one.at(torch.tensor([0, NOBODY]))
+        (tensor([[inf],
+                [0.]]), tensor([2, 0]))
+        """
+        somebody, places = rows != NOBODY, rows.clamp(min=0)
+        x, y = self.X[places], self.y[places]
+        return _where(somebody, x), _where(somebody, y)
+
+
+def _where(kept: Tensor, values: Tensor) -> Tensor:
+    """values (n, ...) where kept (n,), else zero."""
+    return torch.where(kept.view(-1, *[1] * (values.ndim - 1)), values, 0)
+
 
 def batches(
-    examples: Examples,
-    clients: NDArray[np.int64],
-    steps: int,
-    batch: int,
-    rng: np.random.Generator,
+    examples: Examples, clients: NDArray[np.int64], steps: int, batch: int, coins: Coins
 ) -> NDArray[np.int64]:
     """(steps, clients, batch): the rows that each client uses in each of its steps.
 
     Each client goes through its rows in a random order, again and again in the same one until the
-    steps are done; a client with fewer rows than a batch meets some of them twice in it. Of an
-    empty client the indices mean nothing: its update does not count.
+    steps are done; a client with fewer rows than a batch meets some of them twice in it. The order
+    follows from the client's own stream and number of rows alone. An empty client has NOBODY's.
 
     >>> two = Examples(torch.zeros(5, 1), torch.zeros(5), np.array([0, 2, 5]))
-    >>> batches(two, np.array([1]), 2, 3, np.random.default_rng(0))[:, 0].tolist()
-    [[4, 3, 2], [4, 3, 2]]
+    >>> batches(two, np.array([1]), 2, 3, Coins(bytes(32)))[:, 0].tolist()
+    [[2, 4, 3], [2, 4, 3]]
     """
-    sizes = examples.sizes[clients]
-    widest = int(sizes.max(initial=1))
-    keys = rng.random((len(clients), widest))
-    keys[np.arange(widest) >= sizes[:, None]] = np.inf  # behind a client's own rows
-    shuffled = np.argsort(keys, axis=1)
-    place = np.arange(steps * batch)[None] % np.maximum(sizes, 1)[:, None]
-    rows = examples.offsets[clients, None] + np.take_along_axis(shuffled, place, axis=1)
-    last = max(len(examples.X) - 1, 0)
-    ordered = np.minimum(rows, last).reshape(len(clients), steps, batch)
-    return np.ascontiguousarray(ordered.transpose(1, 0, 2))
+    order = np.full((len(clients), steps * batch), NOBODY)
+    sizes = examples.sizes[clients].tolist()
+    for row, client, size in zip(order, clients.tolist(), sizes, strict=True):
+        if size > 0:
+            mine = examples.offsets[client] + coins.of(client).shuffled(size)
+            row[:] = np.resize(mine, steps * batch)
+    by_client = order.reshape(len(clients), steps, batch)
+    return np.ascontiguousarray(by_client.transpose(1, 0, 2))

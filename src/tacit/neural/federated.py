@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -26,12 +25,13 @@ from tacit import folder
 from tacit._version import __version__
 from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.estimator import Unprotected
+from tacit.estimator.accounts import Accounted
 from tacit.estimator.halves import Progress
-from tacit.estimator.planning import opened
 from tacit.metrics import nmse
 from tacit.neural.agreement import (
     Noise,
     affordable_plan,
+    doubts,
     epsilon_of,
     first_state,
     generators,
@@ -43,16 +43,19 @@ from tacit.neural.agreement import (
     sampler_of,
     shared_message,
 )
+from tacit.neural.coins import Coins
 from tacit.neural.finetuning import Finetuning, finetuned, require_kind
 from tacit.neural.inputs import as_rows, chosen_device, gathered, targets_of
+from tacit.neural.isolation import doubt
 from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.personal import LEARNER, PersonalModels, width
+from tacit.neural.personal import LEARNER, PersonalModels, require_usable, width
 from tacit.neural.rounds import Adaptive, Method, Plan, State, begin, current
 from tacit.neural.sampling import Sampler
 from tacit.neural.stacked import Stacked, require_personal
 from tacit.neural.training import Door, train, write_checkpoint
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.release import Declared, Release, new_run
+from tacit.tasks import canonical_label
 
 Unknown = Literal["error", "shared"]
 
@@ -62,7 +65,7 @@ def _has_classes(estimator: Any) -> bool:
     return bool(estimator.loss == "cross_entropy")
 
 
-class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no types
+class FederatedMTL(Accounted):
     """Personal neural models around a private mean; FedAvg and FedProx by ``method``.
 
     >>> import torch
@@ -163,7 +166,8 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
         examples, labels = gathered(rows, targets, task)
         trainer = Trainer(stacked, work, examples.to(device), self.chunk)
         coins, noise = generators(self.noise, self.budget is not None, self.random_state)
-        plan, rounds, door = self._agreed(labels, noise)
+        measured = classes is not None and classes.measured
+        plan, rounds, door = self._agreed(trainer, labels, noise, measured=measured)
         start = begin(plan, stacked.start(), self.clip_norm)
         state, earlier = first_state(plan, start, door, self._checkpoint)
         models = PersonalModels(
@@ -194,7 +198,12 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
         return replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
 
     def _agreed(
-        self, labels: tuple[Hashable, ...], noise: np.random.Generator | None
+        self,
+        trainer: Trainer,
+        labels: tuple[Hashable, ...],
+        noise: np.random.Generator | None,
+        *,
+        measured: bool,
     ) -> tuple[Plan, int, Door | None]:
         """Everything public, before the first round; opens the run on the ledger."""
         if not isinstance(self.budget, Budget | None):
@@ -206,10 +215,20 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
         if self.budget is None:
             return plan, self.rounds, None
         plan = replace(plan, noise_multiplier=self.noise_multiplier, adaptive=self.adaptive_clip)
-        door = Door(opened(self.ledger), self.run_, noise)
-        plan, rounds = affordable_plan(plan, labels, self.rounds, self.budget, door)
+        require_usable(trainer.stacked, trainer.examples.X)
+        together = doubt(trainer, sampler, shared=len(relation.weights) == 1)
+        door = Door(self._spends_from(), self.run_, noise, isolated=not together)
+        plan, rounds = affordable_plan(plan, self.rounds, self.budget)
         event = plan.mechanism(self.clip_norm).event(self.budget.neighbours)
-        door.ledger.open_run(door.run, labels, self.budget, [event] * rounds)
+        door.ledger.open_run(
+            door.run,
+            labels,
+            self.budget,
+            [event] * rounds,
+            secure=noise is None,
+            doubts=doubts(plan, self.budget, noise, measured=measured, together=together),
+            family=self._member(),
+        )
         return plan, rounds, door
 
     @property
@@ -253,8 +272,8 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
         self.shared_ = shared_message(
             state.centres, releases, private=door is not None, public=models.public
         )
-        measured = models.classes is not None and models.classes.measured
-        self.guarantee_ = guarantee(plan, door, self.budget, models.labels, measured=measured)
+        self.guarantee_ = guarantee(plan, door, self.budget, models.labels)
+        self._warn_of_refits(self.guarantee_)
         self.history_ = [] if door is None else history(door)
 
     def _set_models(self, models: PersonalModels) -> None:
@@ -264,15 +283,14 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
         if len(models.row) == 1:
             self.n_features_in_ = models.row[0]
 
-    def _at_home(
-        self, trainer: Trainer, plan: Plan, state: State, rng: np.random.Generator
-    ) -> Tensor:
+    def _at_home(self, trainer: Trainer, plan: Plan, state: State, coins: Coins) -> Tensor:
         """(m, d): what each client has in the end."""
         start = current(plan, state)
         if self.finetune is None:
             return start
         centres = state.centres[torch.from_numpy(plan.mixing.listens)]
-        return finetuned(self._finetuner(trainer), start, centres, self.finetune, rng)
+        mine = coins.of("at home")
+        return finetuned(self._finetuner(trainer), start, centres, self.finetune, mine)
 
     def _finetuner(self, trainer: Trainer) -> Trainer:
         return Trainer(trainer.stacked, self._work_at_home(), trainer.examples, self.chunk)
@@ -312,16 +330,16 @@ class FederatedMTL(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no
     def adapt(self, X: Any, y: Any, task: Hashable) -> FederatedMTL:
         """A client joins after training: finetuned at home, free for the others."""
         check_is_fitted(self, "shared_")
-        if task in self.tasks_:
+        if canonical_label(task) in map(canonical_label, self.tasks_):
             raise InvalidInput(f"task {task!r} took part in the fit; fit again to change its data")
         start = self._models.shared[None]
         rows = as_rows(X, start.dtype)
         examples, _ = gathered(rows, self._models.targets(y), None)
         stacked = self._models.stacked
         trainer = Trainer(stacked, self._work(), examples.to(start.device), self.chunk)
-        rng = np.random.default_rng(self.random_state)
+        coins = Coins.simulated(np.random.default_rng(self.random_state))
         kind: Finetuning = self.finetune or "mean"
-        model = finetuned(self._finetuner(trainer), start, start, kind, rng)
+        model = finetuned(self._finetuner(trainer), start, start, kind, coins)
         self._set_models(self._models.joined(task, model))
         return self
 

@@ -17,16 +17,18 @@ al., 2017), from at most ``FISHER_ROWS`` of them.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import InvalidInput
-from tacit.neural.clients import batches
-from tacit.neural.local import Extra, Trainer
+from tacit.neural.clients import NOBODY, batches
+from tacit.neural.coins import Coins
+from tacit.neural.local import Extra, Step, Trainer
+from tacit.neural.passes import Worker
 
 Finetuning = Literal["vanilla", "mean", "kl", "ewc"]
 FINETUNINGS: tuple[Finetuning, ...] = ("vanilla", "mean", "kl", "ewc")
@@ -34,34 +36,23 @@ FISHER_ROWS = 32
 
 
 def finetuned(
-    trainer: Trainer, start: Tensor, centres: Tensor, kind: Finetuning, rng: np.random.Generator
+    trainer: Trainer, start: Tensor, centres: Tensor, kind: Finetuning, coins: Coins
 ) -> Tensor:
     """(m, d): all clients after ``trainer.work`` steps from start (m, d) around centres (m, d).
 
-    ``trainer.work.pull`` is λ. A client without rows, or one that diverges, keeps the centre.
+    ``trainer.work.pull`` is λ. A client without rows, or one that diverges, keeps the centre. As in
+    a round, nothing of one client is in another's model: each is handed to its client.
     """
     require_kind(kind, trainer.work.loss)
-    work = trainer.work
+    work, examples = trainer.work, trainer.examples
+    order = batches(examples, np.arange(examples.clients), work.steps, work.batch, coins)
     plain = work if kind == "mean" else replace(work, pull=0.0)
-    done = torch.empty_like(start)
-    size = trainer.chunk_size(len(start))
-    everyone = np.arange(trainer.examples.clients)
-    for clients in np.split(everyone, range(size, len(everyone), size)):
-        part = torch.from_numpy(clients)
-        around, own = centres[part].to(trainer.device), start[part].to(trainer.device)
-        extra = None
-        if kind == "kl":
-            extra = _symmetrised_kl(trainer, work.pull)
-        elif kind == "ewc":
-            fisher = fisher_information(trainer, around, clients, rng)
-            extra = _weighted_distance(trainer, fisher, work.pull)
-        local = Trainer(trainer.stacked, plain, trainer.examples, len(clients), extra)
-        order = batches(trainer.examples, clients, work.steps, work.batch, rng)
-        found = local(own, around, order)
-        usable = torch.isfinite(found).all(dim=1)
-        usable &= torch.from_numpy(trainer.examples.sizes[clients] > 0).to(found.device)
-        done[part] = torch.where(usable[:, None], found, around).to(done)
-    return done
+    local = replace(trainer, work=plain, extra=_extra(kind, work.pull))
+    weights = [fisher_information(trainer, centres, coins)] if kind == "ewc" else []
+    found = local(start, centres, order, *weights, spare=True)
+    usable = torch.isfinite(found).all(dim=1)
+    usable &= torch.from_numpy(examples.sizes > 0).to(found.device)
+    return torch.where(usable[:, None], found, centres)
 
 
 def require_kind(kind: Finetuning, loss: object) -> None:
@@ -74,41 +65,54 @@ def require_kind(kind: Finetuning, loss: object) -> None:
         )
 
 
-def _symmetrised_kl(trainer: Trainer, strength: float) -> Extra:
-    def term(parameters: list[Tensor], anchors: list[Tensor], x: Tensor, outputs: Tensor) -> Tensor:
-        with torch.no_grad():
-            theirs = trainer.stacked(anchors, x).log_softmax(dim=1)
-        ours = outputs.log_softmax(dim=1)
-        both = ((ours.exp() - theirs.exp()) * (ours - theirs)).sum(dim=1)  # KL + its mirror image
-        return strength * both.view(len(parameters[0]), -1).mean(dim=1)
-
-    return term
+def _extra(kind: Finetuning, strength: float) -> Extra:
+    """What is added to the loss, besides the pull."""
+    terms = {"kl": symmetrised_kl, "ewc": weighted_distance}
+    return partial(terms[kind], strength) if kind in terms else None
 
 
-def _weighted_distance(trainer: Trainer, fisher: Tensor, strength: float) -> Extra:
-    weights = trainer.stacked.views(fisher)
-
-    def term(parameters: list[Tensor], anchors: list[Tensor], x: Tensor, outputs: Tensor) -> Tensor:
-        parts = [
-            (f * (w - a).square()).flatten(1).sum(dim=1)
-            for f, w, a in zip(weights, parameters, anchors, strict=True)
-        ]
-        return strength / 2 * torch.stack(parts).sum(dim=0)
-
-    return term
+def symmetrised_kl(strength: float, at: Step) -> Tensor:
+    """λ (KL(p‖p̃) + KL(p̃‖p)), (c,)."""
+    with torch.no_grad():
+        theirs = at.stacked(at.anchors, at.x).log_softmax(dim=1)
+    ours = at.outputs.log_softmax(dim=1)
+    both = ((ours.exp() - theirs.exp()) * (ours - theirs)).sum(dim=1)  # KL + its mirror image
+    return strength * both.view(len(at.parameters[0]), -1).mean(dim=1)
 
 
-def fisher_information(
-    trainer: Trainer, centres: Tensor, clients: NDArray[np.int64], rng: np.random.Generator
-) -> Tensor:
-    """(c, d): the mean squared gradient of the loss at the centre, row by row of each client."""
-    rows = batches(trainer.examples, clients, FISHER_ROWS, 1, rng)  # (rows, c, 1)
-    total = torch.zeros_like(centres)
-    for row in torch.from_numpy(rows).to(trainer.device):
-        parameters = [view.clone().requires_grad_() for view in trainer.stacked.views(centres)]
-        picked = row.flatten()
-        outputs = trainer.stacked(parameters, trainer.examples.X[picked])
-        loss = trainer.work.row_loss(outputs, trainer.examples.y[picked]).sum()
-        gradients = torch.autograd.grad(loss, parameters)
-        total += torch.cat([gradient.flatten(1) for gradient in gradients], dim=1).square()
-    return total / FISHER_ROWS
+def weighted_distance(strength: float, at: Step) -> Tensor:
+    """(λ/2) Σ_i F_i (w_i − w̃_i)², (c,); the step's weights are F."""
+    each = [
+        (f * (w - a).square()).flatten(1).sum(dim=1)
+        for f, w, a in zip(at.weights, at.parameters, at.anchors, strict=True)
+    ]
+    return strength / 2 * torch.stack(each).sum(dim=0)
+
+
+def fisher_information(trainer: Trainer, centres: Tensor, coins: Coins) -> Tensor:
+    """(m, d): the mean squared gradient of the loss at the centre, row by row of each client.
+
+    NaN for a client whose rows the module refuses.
+    """
+    clients, size = np.arange(trainer.examples.clients), trainer.slots()
+    rows = batches(trainer.examples, clients, FISHER_ROWS, 1, coins.of("fisher"))[:, :, 0]
+    drawn = torch.from_numpy(rows).to(trainer.device)  # (rows, m)
+
+    def job(worker: Worker, part: slice) -> Tensor:
+        around = filled(centres[part], size)
+        total = torch.zeros_like(around)
+        for row in drawn[:, part]:
+            parameters = [view.clone().requires_grad_() for view in trainer.stacked.views(around)]
+            x, y = trainer.examples.at(filled(row, size, NOBODY))
+            loss = trainer.work.row_loss(worker.stacked(parameters, x), y).sum()
+            gradients = torch.autograd.grad(loss, parameters)
+            total += torch.cat([gradient.flatten(1) for gradient in gradients], dim=1).square()
+        return total[: part.stop - part.start] / FISHER_ROWS
+
+    return trainer.each(job, len(clients), size, spare=True)
+
+
+def filled(given: Tensor, size: int, idle: float = 0) -> Tensor:
+    """given (n, ...), with idle rows up to the shape of a pass."""
+    rest = given.new_full((size - len(given), *given.shape[1:]), idle)
+    return torch.cat([given, rest])

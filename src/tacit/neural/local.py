@@ -1,15 +1,21 @@
 """What clients do at home: E steps of SGD on loss + (λ/2)‖w − w̃‖², for all of them at once.
 
-Algorithm 1, lines 11–14 of S2. On a GPU a whole round is captured once as a CUDA graph and
-replayed, so that no kernel waits for Python; a graph has one shape, so the last chunk of clients
-is filled up with clients that do not count. On a CPU a chunk is small enough for its models to
+Algorithm 1, lines 11–14 of S2. Clients work in passes of one public shape (passes.py). On a GPU a
+pass is captured once as a CUDA graph and replayed; on a CPU it is small enough for its models to
 stay in the cache through all E steps.
+
+What becomes of a client is, bit for bit, a function of its model, its centre and its own rows in
+its own order: not of who else is in the pass, where it sits in it, or how many passes there are.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
 
 import numpy as np
 import torch
@@ -17,15 +23,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import InvalidInput
-from tacit.neural.clients import Examples
+from tacit.neural.clients import NOBODY, Examples
+from tacit.neural.installation import one_thread, steady
 from tacit.neural.kernels import fused, updated
+from tacit.neural.passes import Pass, Worker, parts, slots, spared, unit_slots
+from tacit.neural.sampling import Everyone, Sampler
 from tacit.neural.stacked import Stacked
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 """(outputs, targets) → a loss for each row."""
 
 CACHE_FLOATS = 2**21
-"""Parameters of a chunk on a CPU: with their gradients 16 MB."""
+"""Parameters of a pass on a CPU: with their gradients 16 MB."""
+
+FIXED = {"cpu": 2.0**22, "cuda": 2.0**27}
+"""What a step of a pass costs before the first client, in products (parameters × rows): measured
+once, for everybody; a wrong number costs time and nothing else."""
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -68,31 +81,43 @@ class LocalWork:
         return LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
 
 
-Extra = Callable[[list[Tensor], list[Tensor], Tensor, Tensor], Tensor] | None
-"""A further term of the local objective: (parameters, centres, x, outputs) → (clients,)."""
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Where the clients of a pass are, one step before the next."""
+
+    stacked: Stacked
+    parameters: list[Tensor]  # (c, ...) each
+    anchors: list[Tensor]  # (c or 1, ...) each: the centres
+    weights: list[Tensor]  # (c, ...) each, or nothing: what the extra term was given
+    x: Tensor
+    outputs: Tensor
+
+
+Extra = Callable[[Step], Tensor] | None
+"""A further term of the local objective, (c,)."""
 
 
 def descend(
     stacked: Stacked,
     work: LocalWork,
     examples: Examples,
+    extra: Extra,
     W: Tensor,
     centres: Tensor,
     order: Tensor,
-    extra: Extra = None,
+    *weights: Tensor,
 ) -> None:
     """E steps for each client, in place: W (c, d), centres (c or 1, d), order (E, c, batch)."""
     # Copies of their own: rows of W are no multiple of anything, and updates crawl over them.
     parameters = [view.clone(memory_format=torch.contiguous_format) for view in stacked.views(W)]
-    anchors = stacked.views(centres)
-    clients = len(W)
+    anchors, given = stacked.views(centres), [v for w in weights for v in stacked.views(w)]
     for rows in order:
-        x, y = examples.X[rows.flatten()], examples.y[rows.flatten()]
+        x, y = examples.at(rows.flatten())
         parameters = [parameter.detach().requires_grad_() for parameter in parameters]
         outputs = stacked(parameters, x)
-        objective = work.row_loss(outputs, y).view(clients, -1).mean(1)
+        objective = work.row_loss(outputs, y).view(len(W), -1).mean(1)
         if extra is not None:
-            objective = objective + extra(parameters, anchors, x, outputs)
+            objective = objective + extra(Step(stacked, parameters, anchors, given, x, outputs))
         gradients = torch.autograd.grad(objective.sum(), parameters)
         with torch.no_grad():
             parameters = [
@@ -115,93 +140,117 @@ def _stepped(w: Tensor, gradient: Tensor, centre: Tensor, work: LocalWork) -> Te
     return flat.view_as(w)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Trainer:
-    """Runs the local work of any number of clients, chunk by chunk, on the examples' device."""
+    """Runs the local work of any number of clients, pass by pass, on the examples' device."""
 
     stacked: Stacked
     work: LocalWork
     examples: Examples
-    chunk: int | None = None  # clients at a time; None: by the device
+    chunk: int | None = None  # clients of a pass, at most; None: a public rule
     extra: Extra = None
-    _graph: Graph | None = field(default=None, init=False)
+    threads: int = field(default_factory=torch.get_num_threads)  # fixed here, for all passes
+    _idle: SimpleQueue[Worker] = field(default_factory=SimpleQueue, init=False)
 
-    def __call__(self, W: Tensor, centres: Tensor, order: NDArray[np.int64]) -> Tensor:
-        """The models (c, d) after E steps from W (c, d); centres (1, d) or (c, d)."""
-        trained = W.clone()
-        drawn = torch.from_numpy(order).to(W.device)
-        size = self.chunk_size(len(W))
-        for start in range(0, len(W), size):
-            part = slice(start, start + size)
-            around = centres if len(centres) == 1 else centres[part]
-            if W.is_cuda:
-                trained[part] = self._replay(size, trained[part], around, drawn[:, part])
-            else:
-                descend(
-                    self.stacked, self.work, self.examples, trained[part], around, drawn[:, part],
-                    self.extra,
-                )  # fmt: skip
-        return trained
+    def __post_init__(self) -> None:
+        self._idle.put(Worker(self.stacked))
+        for _ in range(1, self.workers):
+            self._idle.put(Worker(copy.deepcopy(self.stacked)))
 
     @property
     def device(self) -> torch.device:
         """Where the examples are, and the work is done."""
         return self.examples.X.device
 
-    def chunk_size(self, clients: int) -> int:
-        """How many clients are trained at a time."""
+    @property
+    def workers(self) -> int:
+        """Passes at a time: a GPU has room for one, a CPU runs each on a thread of its own."""
+        return 1 if self.device.type == "cuda" else self.threads
+
+    def __call__(
+        self,
+        W: Tensor,
+        centres: Tensor,
+        order: NDArray[np.int64],
+        *weights: Tensor,
+        sampler: Sampler | None = None,
+        spare: bool = False,
+    ) -> Tensor:
+        """The models (n, d) after E steps from W (n, d) around centres (n, d), or (d,) for all.
+
+        ``weights`` (n, d): for the extra term. ``sampler``: of the cohorts that these n are one of;
+        None: everybody. ``spare``: as in ``each``.
+        """
+        drawn, size = torch.from_numpy(order).to(W.device), self.slots(sampler)
+
+        def job(worker: Worker, part: slice) -> Tensor:
+            around = centres[None] if centres.ndim == 1 else centres[part]
+            shape = (size, 1 if centres.ndim == 1 else size, *(size for _ in weights))
+            mine = [given[part] for given in weights]
+            return self._pass(worker, shape, W)(W[part], around, drawn[:, part], *mine)
+
+        return self.each(job, len(W), size, spare=spare) if len(W) else W.clone()
+
+    def each(
+        self,
+        job: Callable[[Worker, slice], Tensor],
+        clients: int,
+        size: int,
+        *,
+        spare: bool = False,
+    ) -> Tensor:
+        """(clients, ...): what the job makes of each pass of at most ``size`` clients.
+
+        ``spare``: a client whose rows make the job raise becomes NaN, and stops nobody else.
+        """
+
+        def one(part: slice) -> Tensor:
+            worker = self._idle.get()
+            try:
+                run = partial(job, worker)
+                return spared(run, part) if spare else run(part)
+            finally:
+                self._idle.put(worker)
+
+        each = list(parts(clients, size))
+        with steady(self.device):
+            if self.workers == 1 or len(each) == 1:
+                return torch.cat([one(part) for part in each])
+            with ThreadPoolExecutor(self.workers, initializer=one_thread) as pool:
+                return torch.cat(list(pool.map(one, each)))
+
+    def slots(self, sampler: Sampler | None = None) -> int:
+        """Slots of a pass: of public values and of the hardware, never of data or free memory."""
+        on_gpu = self.device.type == "cuda"
+        unit = 1 if on_gpu else unit_slots(self.work.batch)
         if self.chunk is not None:
-            return max(1, self.chunk)
-        if self.examples.X.is_cuda:
-            free, _ = torch.cuda.mem_get_info(self.device)
-            return max(1, min(clients, int(0.5 * free / self.bytes_per_client())))
-        return max(1, min(clients, CACHE_FLOATS // self.stacked.size))
+            return max(1, self.chunk // unit * unit)
+        fixed = FIXED["cuda" if on_gpu else "cpu"] / (self.stacked.size * self.work.batch)
+        clients = max(1, self.examples.clients)
+        return slots(sampler or Everyone(), clients, self._most(), fixed, unit, self.workers)
+
+    def _most(self) -> int:
+        """How many fit: half of all the memory that the GPU was built with, or the CPU's cache."""
+        if self.device.type == "cuda":
+            memory = torch.cuda.get_device_properties(self.device).total_memory
+            return max(1, memory // 2 // self.bytes_per_client())
+        return max(1, CACHE_FLOATS // self.stacked.size)
 
     def bytes_per_client(self) -> int:
         """Models, centre and gradients, and a generous guess at the activations of one batch."""
-        row = self.examples.X[:1].numel()
+        row = self.examples.X.shape[1:].numel()
         return 4 * (6 * self.stacked.size + 150 * row * self.work.batch)
 
-    def _replay(self, size: int, W: Tensor, centres: Tensor, order: Tensor) -> Tensor:
-        if self._graph is None or not self._graph.fits(size, len(centres)):
-            self._graph = Graph(self, size, W, centres, order)
-        return self._graph(W, centres, order)
-
-
-class Graph:
-    """One chunk's local work as a CUDA graph, with buffers of fixed shape."""
-
-    def __init__(
-        self, trainer: Trainer, size: int, W: Tensor, centres: Tensor, order: Tensor
-    ) -> None:
-        self.W = W.new_zeros(size, W.shape[1])
-        self.centres = centres.new_zeros(1 if len(centres) == 1 else size, W.shape[1])
-        self.order = order.new_zeros(order.shape[0], size, order.shape[2])
-        self.graph = torch.cuda.CUDAGraph()
-
-        def run() -> None:
-            descend(
-                trainer.stacked, trainer.work, trainer.examples, self.W, self.centres, self.order,
-                trainer.extra,
-            )  # fmt: skip
-
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch's stream
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # libraries choose their kernels before they are recorded
-            run()
-        torch.cuda.current_stream().wait_stream(aside)
-        with torch.cuda.graph(self.graph):
-            run()
-
-    def fits(self, size: int, centres: int) -> bool:
-        """Has this graph the shape that is asked for?"""
-        return len(self.W) == size and (len(self.centres) == 1) == (centres == 1)
-
-    def __call__(self, W: Tensor, centres: Tensor, order: Tensor) -> Tensor:
-        """Clients beyond those given train on nothing that is used."""
-        n = len(W)
-        self.W[:n] = W
-        self.centres[: len(centres)] = centres
-        self.order[:, :n] = order
-        self.graph.replay()
-        return self.W[:n]
+    def _pass(self, worker: Worker, shape: tuple[int, ...], like: Tensor) -> Pass:
+        """The worker's pass of that shape: the one that there was, or a new one."""
+        if shape not in worker.passes:
+            W, centres, *weights = (like.new_zeros(rows, self.stacked.size) for rows in shape)
+            order = (self.work.steps, len(W), self.work.batch)
+            worker.passes[shape] = Pass(
+                partial(descend, worker.stacked, self.work, self.examples, self.extra),
+                W,
+                centres,
+                torch.full(order, NOBODY, device=W.device),
+                *weights,
+            )
+        return worker.passes[shape]

@@ -199,6 +199,15 @@ def evaluated(stacked: Stacked, models: Tensor, rows: Tensor, columns: NDArray[n
     return outputs
 
 
+def require_usable(stacked: Stacked, rows: Tensor) -> None:
+    """InvalidInput if the module raises for some row: before a release, and not after it."""
+    start = stacked.start()[None]
+    try:
+        evaluated(stacked, start, rows, np.zeros(len(rows), dtype=np.int64))
+    except Exception as error:  # whatever a module may raise
+        raise InvalidInput(f"the module cannot take these rows: {error}") from error
+
+
 @torch.no_grad()
 def width(stacked: Stacked, rows: Tensor) -> int:
     """How many numbers the module gives for a row."""

@@ -39,6 +39,7 @@ from torch import Tensor
 from tacit.errors import InvalidInput
 from tacit.neural.clients import batches
 from tacit.neural.cohort import CohortSum, Updates
+from tacit.neural.coins import Coins
 from tacit.neural.local import Trainer
 from tacit.neural.mixing import FloatArray, Mixing
 from tacit.neural.sampling import Sampler
@@ -124,18 +125,29 @@ class Contribution:
     trained: Tensor  # (k, d)
 
 
-def contribute(
-    plan: Plan, state: State, trainer: Trainer, rng: np.random.Generator
+def contribute(plan: Plan, state: State, trainer: Trainer, coins: Coins) -> Contribution:
+    """Lines 3–6: draw the cohort and let it work. ``coins``: the run's."""
+    mine = coins.of(state.round)
+    cohort = plan.sampler.cohort(plan.clients, mine.of("cohort").generator())
+    return worked(plan, state, trainer, mine, cohort)
+
+
+def worked(
+    plan: Plan, state: State, trainer: Trainer, coins: Coins, cohort: NDArray[np.int64]
 ) -> Contribution:
-    """Lines 3–6: draw the cohort and let it work. ``rng``: the coins and the order of batches."""
-    cohort = plan.sampler.cohort(plan.clients, rng)
+    """Lines 4–6 for this cohort; ``coins``: the round's, of which each client has its own stream.
+
+    A member's update is a function of its own rows, state and stream, of the centres and of the
+    plan: the same bits in whatever cohort it is.
+    """
     work, members = trainer.work, torch.from_numpy(cohort)
     heard = state.centres[torch.from_numpy(plan.mixing.listens[cohort])]
     start = heard if state.models is None else state.models[members.to(state.models.device)]
     start, heard = start.to(trainer.device), heard.to(trainer.device)
-    order = batches(trainer.examples, cohort, work.steps, work.batch, rng)
-    around = heard[:1] if len(state.centres) == 1 and len(cohort) else heard
-    trained = trainer(start, around, order) if len(cohort) else start
+    order = batches(trainer.examples, cohort, work.steps, work.batch, coins)
+    around = state.centres[0].to(trainer.device) if len(state.centres) == 1 else heard
+    private = plan.noise_multiplier is not None
+    trained = trainer(start, around, order, sampler=plan.sampler, spare=private)
     has_rows = torch.from_numpy(trainer.examples.sizes[cohort] > 0).to(trained.device)
     trained = torch.where(has_rows[:, None], trained, start)  # an empty client does nothing
     return Contribution(cohort, Updates(trained - start, plan.mixing.weights[:, cohort]), trained)
@@ -168,9 +180,9 @@ Door = Callable[[CohortSum, Updates], FloatArray]
 """Releases a round's sum: through a ledger, or for a simulation without one."""
 
 
-def play(plan: Plan, state: State, trainer: Trainer, rng: np.random.Generator, door: Door) -> State:
+def play(plan: Plan, state: State, trainer: Trainer, coins: Coins, door: Door) -> State:
     """One round: contribute, release, absorb."""
-    done = contribute(plan, state, trainer, rng)
+    done = contribute(plan, state, trainer, coins)
     if plan.noise_multiplier is None:
         sums = unprotected(done.updates)
     else:

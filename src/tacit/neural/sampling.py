@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +44,12 @@ class Sampler(Protocol):
 
     def event(self, clients: int, noise_multiplier: float, neighbours: Neighbours) -> Event:
         """What one round reveals about one client."""
+
+    def passes(self, clients: int, slots: int) -> float:
+        """E⌈K/slots⌉, K the size of a cohort: public, as the law of K is."""
+
+    def __hash__(self) -> int:
+        """Equal samplers draw alike."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,22 @@ class Poisson:
         """Amplified by the secret coin."""
         return accounting.Poisson(self.rate, noise_multiplier, neighbours)
 
+    def passes(self, clients: int, slots: int) -> float:
+        """E⌈K/c⌉ = Σ_j P(K > j·c), K ~ Bin(m, p).
+
+        >>> round(Poisson(0.5).passes(2, 1), 9), round(Poisson(0.5).passes(2, 2), 9)
+        (1.0, 0.75)
+        """
+        return float(_beyond(clients, self.rate)[::slots].sum())
+
+
+@lru_cache(maxsize=16)
+def _beyond(clients: int, rate: float) -> NDArray[np.float64]:
+    """(m,), P(K > k) for k = 0, ..., m − 1."""
+    from scipy.stats import binom
+
+    return np.asarray(binom.sf(np.arange(clients), clients, rate))
+
 
 @dataclass(frozen=True)
 class Fixed:
@@ -107,6 +130,10 @@ class Fixed:
         mu = sum_sensitivity(1.0, neighbours) / noise_multiplier
         return accounting.Visible(self.share(clients), mu)
 
+    def passes(self, clients: int, slots: int) -> float:
+        """⌈k/c⌉."""
+        return float(-(-self.size // slots))
+
 
 @dataclass(frozen=True)
 class Everyone:
@@ -127,3 +154,7 @@ class Everyone:
     def event(self, clients: int, noise_multiplier: float, neighbours: Neighbours) -> Event:
         """The plain Gaussian."""
         return accounting.Gaussian(sum_sensitivity(1.0, neighbours) / noise_multiplier)
+
+    def passes(self, clients: int, slots: int) -> float:
+        """⌈m/c⌉."""
+        return float(-(-clients // slots))

@@ -98,6 +98,17 @@ class Stacked:
         return torch.as_tensor(functional_call(self._module, self._named(values), (x,)))
 
     @torch.no_grad()
+    def takes(self, x: Tensor) -> bool:
+        """Does the module take such rows? Asked on the CPU: a GPU that is asked to look up what is
+        not there answers nobody afterwards."""
+        module = copy.deepcopy(self._module).cpu().eval()
+        try:
+            module(x.to(next(module.parameters()).dtype))
+        except Exception:  # whatever a module may raise
+            return False
+        return True
+
+    @torch.no_grad()
     def _agrees(self, example: Tensor) -> bool:
         """Do the personal layers compute what the module computes? In double precision, for three
         random clients."""

@@ -20,11 +20,13 @@ import torch
 
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure
 from tacit.folder import replace_file
+from tacit.neural.coins import Coins
+from tacit.neural.isolation import require_alone
 from tacit.neural.local import Trainer
 from tacit.neural.rounds import Plan, State, absorb, contribute, keep, unprotected
 from tacit.neural.sampling import Sampler
 from tacit.privacy import accounting
-from tacit.privacy.accounting import Cost, Gaussian
+from tacit.privacy.accounting import Gaussian
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Key, Release
@@ -40,6 +42,7 @@ class Door:
     ledger: Ledger
     run: str
     rng: np.random.Generator | None  # None: secure noise
+    isolated: bool = True  # are clients kept apart here? Then one of them is held against it
 
 
 def train(
@@ -47,17 +50,25 @@ def train(
     state: State,
     trainer: Trainer,
     rounds: int,
-    rng: np.random.Generator,
+    coins: Coins,
     door: Door | None,
     after: Watch,
 ) -> tuple[State, list[Release]]:
-    """All rounds from ``state`` on; ``after`` is called after each, on the trusted side."""
+    """All rounds from ``state`` on; ``after`` is called after each, on the trusted side.
+
+    Of the first cohort that somebody is in, one client is computed again alone, before anything is
+    released: IsolationError if it contributes other bits.
+    """
     releases: list[Release] = []
+    to_check = door is not None and door.isolated
     for number in range(state.round, rounds):
         key = None if door is None else Key(door.run, number, SERVER)
         found = None if door is None or key is None else door.ledger.released(key)
         if found is None:
-            done = contribute(plan, state, trainer, rng)
+            done = contribute(plan, state, trainer, coins)
+            if to_check and len(done.cohort):
+                require_alone(plan, state, trainer, coins, done)
+                to_check = False
             state = keep(state, done)
             if door is None or key is None:
                 sums = unprotected(done.updates)
@@ -98,30 +109,20 @@ def resumed(plan: Plan, start: State, saved: State, door: Door) -> tuple[State, 
 # --- what rounds cost ----------------------------------------------------------------------------
 
 
-def multiplier(sampler: Sampler, clients: int, rounds: int, budget: Budget, spent: Cost) -> float:
-    """The smallest z with which all rounds fit on top of what was spent.
+def multiplier(sampler: Sampler, clients: int, rounds: int, budget: Budget) -> float:
+    """The smallest z with which all rounds fit into the run's budget.
 
     >>> from tacit.neural.sampling import Everyone
-    >>> round(multiplier(Everyone(), 10, 4, Budget(1.0, 1e-5, neighbours="zero-out"), Cost()), 5)
+    >>> round(multiplier(Everyone(), 10, 4, Budget(1.0, 1e-5, neighbours="zero-out")), 5)
     7.46126
     """
-    one = sampler.event(clients, 1.0, budget.neighbours)
-    if isinstance(one, Gaussian):  # μ = one.mu/z; μ² adds up with whatever was spent, exactly
-        return one.mu * math.sqrt(rounds) / _left_mu(budget, spent)
-    left = left_of(budget, spent)
-    return accounting.noise_multiplier(
-        lambda z: sampler.event(clients, z, budget.neighbours), rounds, left
-    )
-
-
-def _left_mu(budget: Budget, spent: Cost) -> float:
-    """The μ of Gaussian rounds that still fits; what a calibrated run leaves by rounding does not
-    count."""
     _require_delta(budget)
-    left = accounting.remaining_mu(budget, spent)
-    if left**2 <= 1e-9 * spent.mu_squared:
-        raise BudgetExceeded("every client", 0.0, budget.epsilon, budget)
-    return left
+    one = sampler.event(clients, 1.0, budget.neighbours)
+    if isinstance(one, Gaussian):  # μ = one.mu/z, exactly
+        return one.mu * math.sqrt(rounds) / accounting.gaussian_mu(budget.epsilon, budget.delta)
+    return accounting.noise_multiplier(
+        lambda z: sampler.event(clients, z, budget.neighbours), rounds, budget
+    )
 
 
 def _require_delta(budget: Budget) -> None:
@@ -129,50 +130,34 @@ def _require_delta(budget: Budget) -> None:
         raise NotPure("delta = 0 with Gaussian releases; rounds of models have no pure mechanism")
 
 
-def left_of(budget: Budget, spent: Cost) -> Budget:
-    """What a further run may cost by itself, as the ledger will judge it.
-
-    A sampled run is charged as (ε, δ): it gets all of δ that is left, or half of it where
-    Gaussian releases have been spent and need the other half.
-    """
-    _require_delta(budget)
-    delta = budget.delta - spent.delta
-    own = delta / 2 if spent.mu_squared > 0 else delta
-    epsilon = budget.epsilon - spent.epsilon_at(spent.delta + delta - own)
-    if not (epsilon > 0 and own > 0):
-        raise BudgetExceeded("every client", max(0.0, epsilon), budget.epsilon, budget)
-    return Budget(epsilon, own, neighbours=budget.neighbours)
-
-
-def affordable(
-    sampler: Sampler, clients: int, z: float, rounds: int, budget: Budget, spent: Cost
-) -> int:
+def affordable(sampler: Sampler, clients: int, z: float, rounds: int, budget: Budget) -> int:
     """How many of ``rounds`` rounds with multiplier z fit: the run stops before the next one.
 
     BudgetExceeded if not even one does.
     """
+    _require_delta(budget)
     event = sampler.event(clients, z, budget.neighbours)
     if isinstance(event, Gaussian):
-        most = min(rounds, int((_left_mu(budget, spent) / event.mu) ** 2))
+        mu = accounting.gaussian_mu(budget.epsilon, budget.delta)
+        most = min(rounds, int((mu / event.mu) ** 2))
     else:
-        most = _searched(sampler, clients, z, rounds, left_of(budget, spent))
+        most = _searched(sampler, clients, z, rounds, budget)
     if most == 0 < rounds:
-        left = max(0.0, budget.epsilon - spent.epsilon_at(budget.delta))
         asked = accounting.epsilon([event], budget.delta)
-        raise BudgetExceeded("every client", left, asked, budget)
+        raise BudgetExceeded("every client", budget.epsilon, asked, budget)
     return most
 
 
-def _searched(sampler: Sampler, clients: int, z: float, rounds: int, left: Budget) -> int:
-    """The most rounds that fit into what is left, by bisection."""
+def _searched(sampler: Sampler, clients: int, z: float, rounds: int, budget: Budget) -> int:
+    """The most rounds that fit into the budget, by bisection."""
 
     def asked(number: int) -> float:
-        return epsilon_after(sampler, clients, z, number, left.delta, left.neighbours)
+        return epsilon_after(sampler, clients, z, number, budget.delta, budget.neighbours)
 
     low, high = 0, rounds
     while low < high:
         middle = (low + high + 1) // 2
-        if asked(middle) <= left.epsilon:
+        if asked(middle) <= budget.epsilon:
             low = middle
         else:
             high = middle - 1

@@ -1,0 +1,574 @@
+"""Attacks: one client is replaced by the worst that can be thought of, and nobody else moves a bit.
+
+Every round of a run is looked at before its noise, in whole numbers of the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tacit.errors import InvalidInput, IsolationError
+from tacit.neural import FederatedMTL, isolation, mixing
+from tacit.neural.clients import Examples
+from tacit.neural.cohort import CohortSum, Updates, row_norms
+from tacit.neural.coins import Coins
+from tacit.neural.finetuning import FINETUNINGS, Finetuning, finetuned
+from tacit.neural.isolation import doubt, require_alone, same_bits
+from tacit.neural.local import LocalWork, Trainer
+from tacit.neural.mixing import FloatArray
+from tacit.neural.rounds import Adaptive, Method, Plan, State, absorb, begin, keep, worked
+from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.stacked import Stacked
+from tacit.privacy.budget import Budget
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms.rows import grid
+
+COINS = Coins(bytes(32))
+M, TARGET, FEATURES = 7, 2, 13
+SIZES = (9, 4, 6, 31, 1, 0, 12)
+
+# --- modules and clients -------------------------------------------------------------------------
+
+
+def even() -> nn.Module:
+    return nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), nn.Linear(16, 4))
+
+
+def odd() -> nn.Module:
+    """No size is a multiple of anything, and Softplus has another tail than its vectors."""
+    return nn.Sequential(nn.Linear(FEATURES, 37), nn.Softplus(), nn.Linear(37, 3))
+
+
+def precise() -> nn.Module:
+    return odd().double()
+
+
+def through_vmap() -> nn.Module:
+    """A layer without a personal twin; whole vectors in every matrix, with batches of 16."""
+    return nn.Sequential(nn.Linear(FEATURES, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 3))
+
+
+def odd_through_vmap() -> nn.Module:
+    return nn.Sequential(nn.Linear(FEATURES, 7), nn.LayerNorm(7), nn.GELU(), nn.Linear(7, 3))
+
+
+class Image(nn.Module):
+    """A convolution on the row as a picture of 3 × 4."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.dense = nn.Conv2d(1, 3, 2), nn.Linear(18, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.convolution(x[:, :12].reshape(-1, 1, 3, 4))
+        return torch.as_tensor(self.dense(torch.tanh(found).flatten(1)))
+
+
+MODULES = [even, odd, precise, through_vmap, Image]
+
+
+def rows(sizes: tuple[int, ...], dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
+    """Each client's own X and y, whatever the others have."""
+    found = []
+    for client, size in enumerate(sizes):
+        generator = torch.Generator().manual_seed(client)
+        X = torch.randn(size, FEATURES, generator=generator, dtype=dtype)
+        found.append((X, torch.randint(3, (size,), generator=generator)))
+    return found
+
+
+def joined(clients: list[tuple[Tensor, Tensor]]) -> Examples:
+    offsets = np.cumsum([0, *(len(X) for X, _ in clients)])
+    return Examples(torch.cat([X for X, _ in clients]), torch.cat([y for _, y in clients]), offsets)
+
+
+def trainer(
+    make: Callable[[], nn.Module] = even,
+    clients: list[tuple[Tensor, Tensor]] | None = None,
+    threads: int = 2,
+    batch: int | None = None,
+) -> Trainer:
+    torch.manual_seed(0)
+    module = make()
+    batch = batch or (16 if make is through_vmap else 5)
+    data = joined(clients or rows(SIZES, next(module.parameters()).dtype))
+    work = LocalWork(3, batch, 0.3, pull=0.2)
+    return Trainer(Stacked(module, data.X[:2]), work, data, threads=threads)
+
+
+Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+REPLACEMENTS: dict[str, Change] = {
+    "long": lambda X, y: (X.repeat(50, 1), y.repeat(50)),
+    "short": lambda X, y: (X[:1], y[:1]),
+    "empty": lambda X, y: (X[:0], y[:0]),
+    "huge": lambda X, y: (X * 1e30, y),
+    "tiny": lambda X, y: (X * 1e-30, y),
+    "constant": lambda X, y: (torch.full_like(X, 1e10), y),
+    "NaN": lambda X, y: (torch.full_like(X, torch.nan), y),
+    "infinite": lambda X, y: (torch.full_like(X, torch.inf), y),
+    "reversed": lambda X, y: (-X, 2 - y),
+}
+
+
+def replaced(clients: list[tuple[Tensor, Tensor]], change: Change) -> list[tuple[Tensor, Tensor]]:
+    return [change(*own) if k == TARGET else own for k, own in enumerate(clients)]
+
+
+# --- one update ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", MODULES)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("sampler", [Poisson(0.4), Everyone()])
+def test_an_update_has_the_same_bits_alone_in_any_subset_and_in_any_order(
+    make: Callable[[], nn.Module], threads: int, sampler: Sampler
+) -> None:
+    t = trainer(make, threads=threads)
+    p = Plan(mixing.mean(M), sampler, M, 1.0)
+    state, rng = begin(p, t.stacked.start(), 1.0), np.random.default_rng(0)
+    whole = worked(p, state, t, COINS, np.arange(M)).updates.values
+    cohorts = [np.array([k]) for k in range(M)] + [rng.permutation(M)[: 2 + n] for n in range(6)]
+    for cohort in cohorts:
+        found = worked(p, state, t, COINS, cohort).updates.values
+        assert same_bits(found, whole[torch.from_numpy(cohort)]), cohort
+    assert int((row_norms(whole.double()) > 0).sum()) == M - 1  # all but the empty client
+
+
+@pytest.mark.parametrize("chunk", [1, 32, 64])
+def test_the_order_in_which_workers_finish_does_not_matter(chunk: int) -> None:
+    found = []
+    for threads in (1, 3):
+        t = replace(trainer(odd, rows(SIZES * 20, torch.float32), threads), chunk=chunk)
+        p = Plan(mixing.mean(M * 20), Everyone(), M * 20, 1.0)
+        state = begin(p, t.stacked.start(), 1.0)
+        found.append(worked(p, state, t, COINS, np.arange(M * 20)).updates.values)
+    assert same_bits(*found)
+
+
+def test_threads_are_given_back_as_they_were() -> None:
+    before = torch.get_num_threads()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    t = trainer(threads=2)
+    p = Plan(mixing.mean(M), Everyone(), M, 1.0)
+    worked(p, begin(p, t.stacked.start(), 1.0), t, COINS, np.arange(M))
+    assert torch.get_num_threads() == before
+    assert torch.are_deterministic_algorithms_enabled() == deterministic
+
+
+# --- the sum before its noise --------------------------------------------------------------------
+
+
+def contributions(mechanism: CohortSum, updates: Updates) -> NDArray[np.int64]:
+    """(k, numbers): what each member of the cohort adds by itself, in grid steps."""
+    each = [mechanism._total(updates.only(i), secure=True) for i in range(len(updates.values))]
+    return np.array(each, dtype=np.int64).reshape(len(each), -1)
+
+
+class Rounds:
+    """Two runs whose public values are the same in every round, and one client apart."""
+
+    def __init__(self, p: Plan, own: Trainer, other: Trainer) -> None:
+        self.plan, self.trainers = p, (own, other)
+        start = begin(p, own.stacked.start(), 0.3)
+        self.states = [start, start]
+
+    def played(self, number: int) -> Iterator[tuple[CohortSum, Updates, NDArray[np.int64]]]:
+        """One round of each: the mechanism, the updates, the sum in grid steps."""
+        coins = COINS.of(number)
+        cohort = self.plan.sampler.cohort(self.plan.clients, coins.of("cohort").generator())
+        mechanism = self.plan.mechanism(self.states[0].clip_norm)
+        done = [
+            worked(self.plan, state, t, coins, cohort)
+            for state, t in zip(self.states, self.trainers, strict=True)
+        ]
+        sums = silent(mechanism, done[0].updates)
+        kept = [keep(state, each) for state, each in zip(self.states, done, strict=True)]
+        self.states = [absorb(self.plan, state, sums) for state in kept]
+        for each in done:
+            yield mechanism, each.updates, mechanism._total(each.updates, secure=True)
+        self.cohort = cohort
+
+
+def silent(mechanism: CohortSum, updates: Updates) -> FloatArray:
+    """The release without its noise."""
+    total = np.asarray(mechanism._total(updates, secure=False))
+    if mechanism.bit_multiplier is None:
+        return total.reshape(len(updates.weights), -1)
+    total[-1] /= mechanism.bit_scale
+    return total
+
+
+OMEGA = np.random.default_rng(0).normal(size=(M, M)) * (1 - np.eye(M))
+RELATIONS = {
+    "mean": mixing.mean(M),
+    "clusters": mixing.clusters([0, 1, 0, 1, 0, 1, 0]),
+    "matrix": mixing.relationship(OMEGA),
+}
+PLANS: dict[str, tuple[Sampler, str, Method, Adaptive | None]] = {
+    "everyone": (Everyone(), "mean", "mtl", None),
+    "Poisson": (Poisson(0.7), "mean", "fedavg", None),
+    "fixed, clusters": (Fixed(4), "clusters", "fedprox", None),
+    "Poisson, matrix, adaptive": (Poisson(0.7), "matrix", "mtl", Adaptive()),
+}
+
+
+def attack(p: Plan, own: Trainer, other: Trainer, rounds: int = 3) -> None:
+    """Each round's sum moves by the target's contribution alone, and by at most Δ."""
+    both = Rounds(p, own, other)
+    for number in range(rounds):
+        (mechanism, before, total), (_, after, moved) = both.played(number)
+        others = both.cohort != TARGET
+        assert same_bits(before.values[others], after.values[others])
+        one, two = contributions(mechanism, before), contributions(mechanism, after)
+        np.testing.assert_array_equal(one[others], two[others])
+        np.testing.assert_array_equal(moved - total, (two - one).sum(axis=0))
+        if TARGET in both.cohort:
+            for contribution in (one[~others][0], two[~others][0]):
+                norm = np.linalg.norm(contribution * grid(mechanism.sigma))
+                assert norm <= mechanism.sigma / mechanism.noise_multiplier
+        else:
+            np.testing.assert_array_equal(moved, total)
+
+
+@pytest.mark.parametrize("change", REPLACEMENTS.values(), ids=REPLACEMENTS.keys())
+@pytest.mark.parametrize("settings", PLANS.values(), ids=PLANS.keys())
+def test_replacing_one_client_moves_the_sum_by_its_contribution_alone(
+    settings: tuple[Sampler, str, Method, Adaptive | None], change: Change
+) -> None:
+    sampler, relation, method, adaptive = settings
+    p = Plan(RELATIONS[relation], sampler, M, 1.0, method, adaptive)
+    clients = rows(SIZES, torch.float32)
+    attack(p, trainer(odd, clients), trainer(odd, replaced(clients, change)))
+
+
+@pytest.mark.parametrize("make", MODULES)
+@pytest.mark.parametrize("change", ["long", "NaN", "huge"])
+def test_no_module_lets_a_client_through(make: Callable[[], nn.Module], change: str) -> None:
+    clients = rows(SIZES, next(make().parameters()).dtype)
+    p = Plan(mixing.mean(M), Poisson(0.7), M, 1.0)
+    attack(p, trainer(make, clients), trainer(make, replaced(clients, REPLACEMENTS[change])))
+
+
+def by_the_longest(
+    examples: Examples, clients: NDArray[np.int64], steps: int, batch: int, coins: Coins
+) -> NDArray[np.int64]:
+    """The order of batches as it was drawn once: as many keys a client as the longest has rows."""
+    sizes = examples.sizes[clients]
+    widest = int(sizes.max(initial=1))
+    keys = coins.generator().random((len(clients), widest))
+    keys[np.arange(widest) >= sizes[:, None]] = np.inf
+    place = np.arange(steps * batch)[None] % np.maximum(sizes, 1)[:, None]
+    shuffled = np.take_along_axis(np.argsort(keys, axis=1), place, axis=1)
+    ordered = np.minimum(examples.offsets[clients, None] + shuffled, len(examples.X) - 1)
+    return np.asarray(ordered.reshape(len(clients), steps, batch).transpose(1, 0, 2))
+
+
+def test_the_attack_sees_batches_that_are_drawn_by_the_longest_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clients = rows(SIZES, torch.float32)
+    p = Plan(mixing.mean(M), Everyone(), M, 1.0)
+    monkeypatch.setattr("tacit.neural.rounds.batches", by_the_longest)
+    with pytest.raises(AssertionError):
+        attack(p, trainer(even, clients), trainer(even, replaced(clients, REPLACEMENTS["long"])))
+
+
+def test_the_attack_sees_passes_that_are_as_large_as_the_cohort(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Softplus has other bits in the tail of a tensor: where that is, the cohort's size decides."""
+    t, p = trainer(odd), Plan(mixing.mean(M), Poisson(0.5), M, 1.0)
+    state = begin(p, t.stacked.start(), 1.0)
+    found = []
+    for members in range(1, M + 1):
+        monkeypatch.setattr(Trainer, "slots", lambda *_, members=members: members)
+        found.append(worked(p, state, t, COINS, np.arange(members)).updates.values[0])
+    assert not all(same_bits(each, found[0]) for each in found)
+
+
+# --- the sum itself ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_norms_and_sums_do_not_depend_on_blocks_places_or_threads(threads: int) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        values = torch.randn(40, 70_001, dtype=torch.float32) * torch.logspace(-3, 3, 40)[:, None]
+        mechanism = CohortSum(1.0, 2.0, Everyone(), 40, bit_multiplier=5.0)
+        whole = Updates(values, np.ones((1, 40)))
+        each = contributions(mechanism, whole)
+        np.testing.assert_array_equal(mechanism._total(whole, secure=True), each.sum(axis=0))
+        some = torch.randperm(40)[:17]
+        among = Updates(values[some], np.ones((1, 17)))
+        np.testing.assert_array_equal(contributions(mechanism, among), each[some])
+        np.testing.assert_array_equal(mechanism._total(among, secure=True), each[some].sum(axis=0))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_norms_are_right_in_every_width() -> None:
+    for width in (1, 2, 3, 5, 64, 65, 1000):
+        x = torch.randn(6, width, dtype=torch.float64)
+        torch.testing.assert_close(row_norms(x), x.norm(dim=1), rtol=1e-14, atol=0)
+    kept = torch.ones(2, 5, dtype=torch.float64)
+    row_norms(kept)
+    assert torch.equal(kept, torch.ones(2, 5, dtype=torch.float64))
+
+
+# --- the whole estimator -------------------------------------------------------------------------
+
+
+def fitted(
+    monkeypatch: pytest.MonkeyPatch, clients: list[tuple[Tensor, Tensor]], **settings: Any
+) -> tuple[list[Updates], list[NDArray[np.int64]], FederatedMTL]:
+    """A whole fit whose releases are constants: what every round would have added its noise to."""
+    updates: list[Updates] = []
+    totals: list[NDArray[np.int64]] = []
+
+    def release(self: CohortSum, given: Updates, rng: object, shares: object = None) -> FloatArray:
+        updates.append(given)
+        totals.append(self._total(given, secure=True))
+        return np.full((len(given.weights), given.values.shape[1]), 0.01 * len(totals))
+
+    monkeypatch.setattr(CohortSum, "release", release)
+    monkeypatch.setattr(Coins, "of_the_system", classmethod(lambda cls: COINS))
+    torch.manual_seed(0)
+    chosen: dict[str, Any] = {"budget": Budget(8.0, neighbours="zero-out"), "classes": [0, 1, 2]}
+    chosen |= {"rounds": 4, "participation": 0.7, "local_steps": 2, "batch": 5}
+    model = FederatedMTL(odd(), **chosen | settings)
+    task = np.repeat(np.arange(len(clients)), [len(X) for X, _ in clients])
+    X, y = (torch.cat(parts).numpy() for parts in zip(*clients, strict=True))
+    return updates, totals, model.fit(X, y, task)
+
+
+@pytest.mark.parametrize("change", ["long", "short", "huge", "constant", "reversed"])
+@pytest.mark.parametrize("method", ["mtl", "fedavg"])
+def test_a_whole_fit_keeps_clients_apart(
+    monkeypatch: pytest.MonkeyPatch, change: str, method: str
+) -> None:
+    clients = [own for own in rows(SIZES, torch.float32) if len(own[0])]
+    one, before, model = fitted(monkeypatch, clients, method=method)
+    other = replaced(clients, REPLACEMENTS[change])
+    two, after, twin = fitted(monkeypatch, other, method=method)
+    assert model.guarantee_.proven
+    assert twin.guarantee_.proven
+    moved = 0
+    for a, b, total, sum_ in zip(one, two, before, after, strict=True):
+        differs = (a.values != b.values).any(dim=1)
+        assert int(differs.sum()) <= 1
+        moved += int(differs.sum())
+        mechanism = model._plan.mechanism(1.0)
+        apart = contributions(mechanism, b).sum(axis=0) - contributions(mechanism, a).sum(axis=0)
+        np.testing.assert_array_equal(sum_ - total, apart)
+        assert np.linalg.norm((sum_ - total) * grid(mechanism.sigma)) <= 2 * mechanism.clip_norm
+    assert moved >= 1
+    others = [k for k in range(len(clients)) if k != TARGET]
+    assert same_bits(model._models.models[others], twin._models.models[others])  # handed out
+    assert not same_bits(model._models.models[TARGET], twin._models.models[TARGET])
+
+
+@pytest.mark.parametrize("kind", FINETUNINGS)
+@pytest.mark.parametrize("change", ["long", "NaN", "empty"])
+def test_nothing_of_a_client_is_in_what_another_is_handed(kind: Finetuning, change: str) -> None:
+    clients = rows(SIZES, torch.float32)
+    found = []
+    for given in (clients, replaced(clients, REPLACEMENTS[change])):
+        t = trainer(odd, given)
+        start = t.stacked.start().repeat(M, 1)
+        found.append(finetuned(t, start, start + 0.1, kind, COINS))
+    others = [k for k in range(M) if k != TARGET]
+    assert same_bits(found[0][others], found[1][others])
+
+
+# --- before a run --------------------------------------------------------------------------------
+
+
+class Loudest(nn.Module):
+    """Looks at all rows of a pass where one of them is large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(FEATURES, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.dense(x)) * (1.0 if bool(x.abs().max() < 1e6) else 0.5)
+
+
+class Words(nn.Module):
+    """Looks rows up: it refuses most numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.dense = nn.Embedding(5, 4), nn.Linear(4 * FEATURES, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.dense(self.table(x.long()).flatten(1)))
+
+
+@pytest.mark.parametrize("make", [even, odd, precise, Image])
+@pytest.mark.parametrize("batch", [4, 5, 32])
+@pytest.mark.parametrize("shared", [True, False])
+def test_modules_are_tried_and_found_to_keep_clients_apart(
+    make: Callable[[], nn.Module], batch: int, shared: bool
+) -> None:
+    assert doubt(trainer(make, batch=batch), Poisson(0.5), shared=shared) == ""
+
+
+def test_a_module_that_looks_rows_up_is_tried_with_what_it_takes() -> None:
+    assert doubt(trainer(Words, batch=32), Poisson(0.5), shared=True) == ""
+
+
+@pytest.mark.parametrize("make", [odd_through_vmap, through_vmap, Words])
+def test_one_client_at_a_time_is_alone_by_construction(make: Callable[[], nn.Module]) -> None:
+    t = replace(trainer(make), chunk=1)
+    assert t.slots() == 1
+    assert doubt(t, Poisson(0.5), shared=True) == ""
+
+
+def test_what_is_tried_has_nothing_to_do_with_the_clients_numbers() -> None:
+    clients = [(X * torch.nan, y) for X, y in rows(SIZES, torch.float32)]
+    assert doubt(trainer(odd, clients), Everyone(), shared=True) == ""
+
+
+@pytest.mark.parametrize(
+    "make", [Loudest, lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(FEATURES, 3))]
+)
+def test_a_module_that_mixes_clients_or_draws_is_a_doubt(make: Callable[[], nn.Module]) -> None:
+    t = trainer(make)
+    state = torch.random.get_rng_state()
+    found = doubt(t, Poisson(0.5), shared=True)
+    assert "depends on the slot or on the neighbours" in found
+    assert f"PyTorch {torch.__version__}" in found
+    assert torch.equal(state, torch.random.get_rng_state())  # the user's draws go on as they were
+    assert doubt(t, Everyone(), shared=False)
+
+
+def test_a_loss_that_looks_at_all_rows_is_a_doubt() -> None:
+    def relative(outputs: Tensor, targets: Tensor) -> Tensor:
+        return outputs.square().sum(1) / outputs.detach().abs().max()
+
+    t = trainer()
+    assert doubt(replace(t, work=replace(t.work, loss=relative)), Everyone(), shared=True)
+
+
+def test_a_module_that_cannot_be_tried_is_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> bool:
+        raise RuntimeError("scatter does not have a deterministic implementation")
+
+    monkeypatch.setattr(isolation.Trial, "apart", refuse)
+    found = doubt(trainer(), Everyone(), shared=True)
+    assert "could not be tried" in found
+    assert "deterministic implementation" in found
+
+
+def small_fit(module: nn.Module, X: Tensor, ledger: Ledger | None = None) -> FederatedMTL:
+    task, y = np.repeat(np.arange(4), 4), np.arange(16) % 3
+    settings: dict[str, Any] = {"budget": Budget(8.0), "rounds": 3, "local_steps": 2, "batch": 4}
+    model = FederatedMTL(module, ledger=ledger, finetune=None, **settings)
+    return model.fit(X.numpy(), y, task)
+
+
+def test_a_doubted_module_is_trained_and_nothing_is_proven() -> None:
+    found = small_fit(
+        nn.Sequential(nn.Dropout(0.5), nn.Linear(FEATURES, 3)), torch.ones(16, FEATURES)
+    )
+    assert not found.guarantee_.proven
+    assert "dropout" in found.guarantee_.reason
+    assert small_fit(odd(), torch.ones(16, FEATURES)).guarantee_.proven
+
+
+def test_the_guarantee_says_what_isolation_leaves_open() -> None:
+    found = small_fit(odd(), torch.ones(16, FEATURES)).guarantee_.not_covered
+    assert set(isolation.ASSUMED) <= set(found)
+    assert any("how many passes" in line for line in found)
+
+
+# --- in a run ------------------------------------------------------------------------------------
+
+
+class Secretive(nn.Module):
+    """Mixes clients, but only when two of them hold a number that nobody tries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(FEATURES, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed = int((x[:, 0] == 7.25).sum()) > 8 and self.training
+        return torch.as_tensor(self.dense(x)) * (0.5 if mixed else 1.0)
+
+
+def test_a_run_stops_before_its_first_release_if_a_client_is_not_itself_alone() -> None:
+    X, ledger = torch.ones(16, FEATURES), Ledger.in_memory()
+    X[:, 0] = 7.25
+    with pytest.raises(IsolationError, match=r"nothing was released\. This installation: PyTorch"):
+        small_fit(Secretive(), X, ledger)
+    assert {entry.kind for entry in ledger.entries()} == {"ledger", "run"}
+
+
+def test_the_check_holds_one_member_against_itself_and_asks_for_bits() -> None:
+    t, p = trainer(), Plan(mixing.mean(M), Everyone(), M, 1.0)
+    state = begin(p, t.stacked.start(), 0.3)
+    done = worked(p, state, t, COINS.of(0), np.array([3]))
+    require_alone(p, state, t, COINS, done)
+    off = Updates(torch.nextafter(done.updates.values, torch.tensor(9.0)), done.updates.weights)
+    with pytest.raises(IsolationError, match="the update of one client"):
+        require_alone(p, state, t, COINS, replace(done, updates=off))
+
+
+class Fussy(nn.Module):
+    """Raises while it learns from the number 9."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(FEATURES, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and bool((x == 9).any()):
+            raise ValueError("no nines")
+        return torch.as_tensor(self.dense(x))
+
+
+def test_a_client_whose_data_raise_contributes_zero_and_stops_nobody() -> None:
+    X = torch.randn(16, FEATURES, generator=torch.Generator().manual_seed(0))
+    X[5] = 9.0  # of client 1
+    model = small_fit(Fussy(), X)
+    assert len(model.history_) == 3
+    clients = [(X[4 * k : 4 * k + 4], torch.arange(4) % 3) for k in range(4)]
+    p = Plan(mixing.mean(4), Everyone(), 4, 1.0)
+    found: list[Tensor] = []
+    for given in (clients, [*clients[:1], (X[:0], torch.zeros(0).long()), *clients[2:]]):
+        t = trainer(Fussy, given)
+        state: State = begin(p, t.stacked.start(), 0.3)
+        done = worked(p, state, t, COINS, np.arange(4))
+        found.append(done.updates.values)
+        assert keep(state, done).models is not None
+    assert found[0][1].isnan().all()
+    assert same_bits(found[0][[0, 2, 3]], found[1][[0, 2, 3]])
+    mechanism = p.mechanism(0.3)
+    totals = [mechanism._total(Updates(v, np.ones((1, 4))), secure=True) for v in found]
+    np.testing.assert_array_equal(*totals)
+
+
+def test_without_privacy_a_module_that_raises_is_an_error() -> None:
+    t = trainer(Fussy, [(torch.full((4, FEATURES), 9.0), torch.zeros(4).long())])
+    p = Plan(mixing.mean(1), Everyone(), 1, None)
+    with pytest.raises(ValueError, match="no nines"):
+        worked(p, begin(p, t.stacked.start(), 1.0), t, COINS, np.array([0]))
+
+
+def test_rows_that_the_module_refuses_are_an_error_before_anything_is_spent() -> None:
+    X, ledger = torch.zeros(16, FEATURES), Ledger.in_memory()
+    X[7, 3] = 12.0  # there are five words
+    with pytest.raises(InvalidInput, match="the module cannot take these rows"):
+        small_fit(Words(), X, ledger)
+    assert {entry.kind for entry in ledger.entries()} == {"ledger"}
