@@ -48,10 +48,9 @@ def public_accounts(
     for known in state.runs.values():
         if known.dataset == dataset and known.name in released:
             this = known.name == run or known.name.startswith(f"{run}, ")
-            for i in np.flatnonzero(known.shares > 0):
-                if known.tasks[i] in histories:
-                    part = _public(known, int(i), released[known.name], this)
-                    histories[known.tasks[i]].append(part)
+            for task, part in _parts(known, released[known.name], this):
+                if task in histories:
+                    histories[task].append(part)
     different = Counter(tuple(history) for history in histories.values()).most_common()
     return [{"tasks": n, "runs": [json.loads(p) for p in parts]} for parts, n in different]
 
@@ -74,6 +73,16 @@ def _released(entries: Sequence[Entry]) -> Mapping[str, list[list[Any]]]:
     return {
         run: [[*json.loads(text), n] for text, n in found.items()] for run, found in counts.items()
     }
+
+
+def _parts(run: Run, released: list[list[Any]], this: bool) -> Iterator[tuple[str, str]]:
+    """What the run was to each task that it charged; tasks of one share and budget are alike."""
+    made: dict[tuple[float, int], str] = {}
+    for i in np.flatnonzero(run.shares > 0).tolist():
+        kind = float(run.shares[i]), int(run.budget_of[i])
+        if kind not in made:
+            made[kind] = _public(run, i, released, this)
+        yield run.tasks[i], made[kind]
 
 
 def _public(run: Run, i: int, released: list[list[Any]], this: bool) -> str:
