@@ -134,7 +134,8 @@ def merged(steps: Sequence[Mapping[str, Any]]) -> list[Document]:
     for step in steps:
         many = int(step.get("count", 1))
         if found and _same(found[-1], step):
-            found[-1] |= {"count": found[-1]["count"] + many, "epsilon": step.get("epsilon")}
+            found[-1] |= {k: step[k] for k in step.keys() & {"epsilon"}}
+            found[-1]["count"] += many
         else:
             found.append(dict(step) | {"count": many})
     return found

@@ -22,11 +22,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit import folder
-from tacit._version import __version__
-from tacit.errors import InvalidInput, UntrustedMessage
+from tacit.certificate import Subject, write_folder
+from tacit.errors import InvalidInput
 from tacit.estimator import Unprotected
-from tacit.estimator.accounts import Accounted
 from tacit.estimator.halves import Progress
+from tacit.estimator.leaving import Certified
 from tacit.metrics import nmse
 from tacit.neural.agreement import (
     Noise,
@@ -55,6 +55,7 @@ from tacit.neural.stacked import Stacked, require_personal
 from tacit.neural.training import Door, train, write_checkpoint
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.release import Declared, Release, new_run
+from tacit.privacy.signing import SigningKey
 from tacit.tasks import canonical_label
 
 Unknown = Literal["error", "shared"]
@@ -65,7 +66,7 @@ def _has_classes(estimator: Any) -> bool:
     return bool(estimator.loss == "cross_entropy")
 
 
-class FederatedMTL(Accounted):
+class FederatedMTL(Certified):
     """Personal neural models around a private mean; FedAvg and FedProx by ``method``.
 
     >>> import torch
@@ -267,6 +268,7 @@ class FederatedMTL(Accounted):
         releases: list[Release],
     ) -> None:
         self._plan, self.rounds_ = plan, rounds
+        self._charged, self._certificate = models.labels, None
         self.ledger_ = None if door is None else door.ledger
         self._models = replace(models, centres=state.centres)
         self.shared_ = shared_message(
@@ -345,44 +347,57 @@ class FederatedMTL(Accounted):
 
     # --- what may leave --------------------------------------------------------------------------
 
-    def export(self, task: Hashable, directory: str | Path) -> Path:
-        """Writes what that one client may have: its centre, its own model, the certificate."""
+    def export(
+        self,
+        task: Hashable,
+        directory: str | Path,
+        *,
+        unproven: bool = False,
+        signing_key: SigningKey | None = None,
+    ) -> Path:
+        """Writes what that one client may have: its centre, its own model, certificate and seal."""
         check_is_fitted(self, "shared_")
         kept = self._models.only((task,))
-        self._require_protected()
-        return self._write(directory, kept)
+        self._require_leaving(unproven)
+        return self._write(directory, kept, signing_key)
 
-    def save(self, directory: str | Path, *, public: bool = False) -> Path:
+    def save(
+        self,
+        directory: str | Path,
+        *,
+        public: bool = False,
+        unproven: bool = False,
+        signing_key: SigningKey | None = None,
+    ) -> Path:
         """Writes everything, for the trusted side; public=True: only centres and certificate."""
         check_is_fitted(self, "shared_")
         if public:
-            self._require_protected()
-            return self._write(directory, self._models.only(()))
-        return self._write(directory, self._models)
+            self._require_leaving(unproven)
+            return self._write(directory, self._models.only(()), signing_key)
+        return self._write(directory, self._models, signing_key)
 
-    def _require_protected(self) -> None:
-        if isinstance(self.shared_.get("centres"), Unprotected):
-            raise UntrustedMessage(
-                "the centres were computed without a budget and may not leave; "
-                "fit with a budget, or save() for the trusted side"
-            )
-
-    def _write(self, directory: str | Path, models: PersonalModels) -> Path:
+    def _write(
+        self, directory: str | Path, models: PersonalModels, signing_key: SigningKey | None
+    ) -> Path:
         protected = not isinstance(self.shared_.get("centres"), Unprotected)
         description = models.description() | {"protected": protected}
-        return folder.write(directory, description, models.arrays(), self.certificate())
+        certificate, signer = self.certify(signing_key), self._signer(signing_key)
+        labels = description["labels"]
+        return write_folder(
+            directory, description, models.arrays(), certificate, signer, tasks=labels
+        )
 
-    def certificate(self) -> dict[str, Any]:
-        """The guarantee in full, with the declared constants and releases it rests on."""
-        check_is_fitted(self, "shared_")
-        anchor = None if self.ledger_ is None else self.ledger_.head()
-        return {
-            "tacit": __version__,
-            "learner": LEARNER,
-            "guarantee": json.loads(self.guarantee_.to_json()),
-            "steps": self.history_,
-            "ledger": anchor and {"digest": anchor.digest, "length": anchor.length},
-        }
+    def _subject(self) -> Subject:
+        centres = {"shared.centres": self._models.centres.cpu().numpy()}
+        return Subject(
+            learner=LEARNER,
+            guarantee=self.guarantee_,
+            steps=self.history_,
+            ledger=self.ledger_,
+            tasks=self._charged,
+            run=self.run_,
+            shared=centres if self._models.public else None,
+        )
 
     @classmethod
     def load(cls, directory: str | Path, model: nn.Module) -> FederatedMTL:
@@ -393,7 +408,8 @@ class FederatedMTL(Accounted):
         found = cls(model, loss="squared" if models.classes is None else "cross_entropy")
         kind = Declared if description["protected"] else Unprotected
         found.shared_ = {"centres": kind(arrays["shared.centres"])} if models.public else {}
-        found.ledger_, found.run_, found.rounds_ = None, None, 0
+        found.ledger_, found.run_, found.rounds_ = None, certificate.get("run"), 0
+        found._certificate = certificate
         found.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
         found.history_, found.private_history_ = certificate["steps"], []
         found._set_models(models)
