@@ -239,6 +239,11 @@ def drop_all_accounts(certificate: dict[str, Any]) -> None:
     certificate["accounts"] = []
 
 
+def about_no_run(certificate: dict[str, Any]) -> None:
+    for part in certificate["accounts"][0]["runs"]:
+        part["this"] = False
+
+
 def less_noise(certificate: dict[str, Any]) -> None:
     certificate["steps"][0]["mechanism"]["sigma"] *= 10
 
@@ -286,6 +291,7 @@ CAUGHT_BY_ARITHMETIC = {
     "steps": drop_steps,
     "a run": drop_a_run,
     "all accounts": drop_all_accounts,
+    "which run": about_no_run,
     "noise": less_noise,
     "price": cheaper_run,
     "event": cheaper_event,

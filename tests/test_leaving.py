@@ -159,6 +159,16 @@ def test_budgets_of_their_own_make_accounts_of_their_own(tmp_path: Path) -> None
     assert checked(tmp_path / "public").problems == ()
 
 
+def test_a_task_that_sat_this_run_out_is_still_told_what_was_spent_on_it(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.sqlite", cap=Budget(1.0))
+    fitted(ledger=ledger, budget={task: Budget(1.0 if task == 3 else 0.2) for task in range(10)})
+    second = fitted(ledger=ledger, budget={task: Budget(0.5) for task in range(10)})
+    second.save(tmp_path / "public", public=True)
+    assert checked(tmp_path / "public").problems == ()
+    runs = sorted(len(account["runs"]) for account in second.certificate()["accounts"])
+    assert runs == [1, 2]
+
+
 def test_the_steps_hold_no_label_and_no_count_of_rows(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     labels = np.array(["secret-school", "other-school"])[np.arange(60) % 2]

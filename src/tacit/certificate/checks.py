@@ -26,7 +26,6 @@ from tacit.errors import BudgetExceeded, InvalidInput, TacitError
 from tacit.privacy import mechanisms, promises
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import agree, canonical, event_to_json, sha256
-from tacit.privacy.runs import Run
 from tacit.privacy.spending import Statement
 from tacit.rounding import rounded_down, rounded_up
 
@@ -122,17 +121,32 @@ def certificate_problems(certificate: Mapping[str, Any]) -> Iterator[str]:
         return
     yield from _unsaid(guarantee, certificate["accounts"])
     for account in certificate["accounts"]:
-        try:
-            statement, this = replayed(account)
-        except BudgetExceeded as error:
-            yield f"its steps exceed its budget: {error}"
-        else:
-            yield from _disagreements(guarantee, statement)
-            yield from _other_promises(guarantee, certificate, this)
-    most = max((len(account["runs"]) for account in certificate["accounts"]), default=0)
+        yield from _account_problems(guarantee, certificate, account)
+    if not any(part["this"] for account in certificate["accounts"] for part in account["runs"]):
+        yield "it does not say which of its runs it is about"
+    most = max(len(account["runs"]) for account in certificate["accounts"])
     if guarantee.runs != most:
         yield f"it says {guarantee.runs} runs, and names {most}"
     yield from _other_steps(certificate, guarantee)
+
+
+def _account_problems(
+    guarantee: Guarantee, certificate: Mapping[str, Any], account: Mapping[str, Any]
+) -> Iterator[str]:
+    """What the steps of one account do not allow to be said."""
+    try:
+        statement, run = replayed(account)
+    except BudgetExceeded as error:
+        yield f"its steps exceed its budget: {error}"
+        return
+    yield from _disagreements(guarantee, statement)
+    mine = [guarantee.unit, guarantee.neighbours, guarantee.adversary]
+    for part in account["runs"]:
+        if part["declared"]["promise"] != mine:
+            yield f"it promises {mine}, a run was declared for {part['declared']['promise']}"
+    said = certificate.get("budget")
+    if run is not None and said not in (None, budget_to_json(run.budgets[0])):
+        yield f"it says a budget of {said}, the run was declared with {run.budgets[0]}"
 
 
 def _without_ledger(guarantee: Guarantee) -> Iterator[str]:
@@ -144,11 +158,9 @@ def _unsaid(guarantee: Guarantee, accounts: list[Mapping[str, Any]]) -> Iterator
     """What is not covered must be said; an attestation may stand for preprocessing."""
     units = sum(int(account["tasks"]) for account in accounts)
     said = set(guarantee.not_covered)
-    needed = (
-        {*promises.ALWAYS, promises.delta_beside(guarantee.delta, units)}
-        if guarantee.delta
-        else {*promises.ALWAYS}
-    )
+    needed = set(promises.ALWAYS)
+    if guarantee.delta:
+        needed.add(promises.delta_beside(guarantee.delta, units))
     for sentence in sorted(needed - said):
         yield f"it does not say what is not covered: {sentence}"
     if not any(sentence.startswith(promises.OUTSIDE) for sentence in said):
@@ -168,20 +180,6 @@ def _disagreements(guarantee: Guarantee, found: Statement) -> Iterator[str]:
         yield f"it says proven, its steps say: {'; '.join(found.doubts)}"
     if found.after_output and not guarantee.after_output:
         yield "it does not say that its total was chosen after seeing output"
-
-
-def _other_promises(
-    guarantee: Guarantee, certificate: Mapping[str, Any], this: Run | None
-) -> Iterator[str]:
-    """Unit, neighbours, adversary and budget are those of the run."""
-    if this is None:
-        return
-    mine = (guarantee.unit, guarantee.neighbours, guarantee.adversary)
-    if mine != tuple(this.promise):
-        yield f"it promises {mine}, the run was declared for {tuple(this.promise)}"
-    said, budget = certificate.get("budget"), this.budgets[0]
-    if said is not None and said != budget_to_json(budget):
-        yield f"it says a budget of {said}, the run was declared with {budget}"
 
 
 def budget_to_json(budget: Any) -> dict[str, Any]:
