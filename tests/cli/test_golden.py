@@ -1,4 +1,5 @@
-"""Folders and ledgers of format 1: used where that is safe, and never called verified."""
+"""Files that other versions wrote. Format 1 is used where that is safe, and never called verified;
+format 2 is verified for ever."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Command
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
+SECOND = GOLDEN.parent / "v2"
+FINGERPRINT = "ae89-037c-4f23-382c-f3bd-1fac-9376-2f30-efd8-701f-ceb8-785a-40d6-5588-7081-e0f9"
 
 
 @pytest.fixture
@@ -83,3 +86,24 @@ def test_a_run_of_the_first_format_is_not_taken_up(old: Path, command: Command) 
         *("--out", old / "model", "--ledger", old / "model" / "ledger.sqlite", "--resume"),
     )
     assert (done.code, "format 1" in done.err) == (2, True)
+
+
+# --- format 2 ------------------------------------------------------------------------------------
+
+
+def test_what_was_signed_in_format_2_is_sound_for_ever(command: Command) -> None:
+    done = command("verify", SECOND / "hand-out", "--key", FINGERPRINT, "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["problems"]) == (0, [])
+    assert told["verdict"] == f"sound: signed by {FINGERPRINT}"
+    assert told["digest"] == "ba8f2ef36eee99034cc7142529a5bc6ee5f336ad1c1264f021c27edc09653721"
+
+
+def test_a_ledger_of_format_2_is_shown_and_verified(tmp_path: Path, command: Command) -> None:
+    file = shutil.copy(SECOND / "pupils.csv.ledger.sqlite", tmp_path)
+    certificate = SECOND / "hand-out" / "certificate.json"
+    assert command("ledger", "verify", file, "--certificate", certificate).code == 0
+    (found,) = json.loads(command("ledger", "show", file, "--json").out)["ledgers"]
+    (data,) = found["datasets"]
+    assert (data["dataset"], data["total"]["runs"], len(data["runs"])) == ("pupils.csv", 2, 2)
+    assert data["total"]["epsilon"] == pytest.approx(2.0)

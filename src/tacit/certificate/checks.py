@@ -85,7 +85,7 @@ def checked(directory: Path, expected: str | None = None) -> Finding:
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         return Finding((f"{folder.CERTIFICATE} is malformed: {error!r}",), expected=expected)
     digest = documents.digest(certificate)
-    return Finding(tuple(wrong), signer, digest, expected, verified=_verified(certificate, signer))
+    return Finding(tuple(wrong), signer, digest, expected, verified=_verified(signer))
 
 
 def _origin_problems(signer: str | None, expected: str | None) -> Iterator[str]:
@@ -95,13 +95,12 @@ def _origin_problems(signer: str | None, expected: str | None) -> Iterator[str]:
         yield f"it was signed by another key, {signer}"
 
 
-def _verified(certificate: Mapping[str, Any], signer: str | None) -> tuple[str, ...]:
+def _verified(signer: str | None) -> tuple[str, ...]:
     """What was looked at, in words."""
     integrity = "integrity: certificate, model and page are as they were sealed"
-    steps = sum(int(step["count"]) for step in certificate["steps"])
     return (
         integrity if signer else f"{integrity}, but nobody signed them",
-        f"arithmetic: epsilon, delta and flags follow from the {steps} recorded releases",
+        "arithmetic: epsilon, delta and flags follow from the recorded steps",
         "the same for all: recipients whose certificate has this digest were told the same",
     )
 
