@@ -90,13 +90,21 @@ def solve_path(
         base = each_times(X, prior)
         u, eta = solve(X if covariance is None else X @ F, y, base, block.real, penalties, loss)
         models = prior[:, None] + (u if covariance is None else u @ F.T)
-        sound = np.isfinite(models).all(axis=(1, 2), keepdims=True)
-        sound = sound & np.isfinite(eta).all(axis=(1, 2), keepdims=True)
-        coef[block.tasks] = np.where(sound, models, prior[:, None])
-        held_out[block.rows[block.real]] = np.where(sound, eta, base[:, :, None])[block.real]
+        if not (np.isfinite(models).all() and np.isfinite(eta).all()):
+            models, eta = _or_prior(models, eta, prior, base)
+        coef[block.tasks], held_out[block.rows[block.real]] = models, eta[block.real]
 
     each_block(problems, work)
     return Path(np.asarray(penalties), coef, held_out)
+
+
+def _or_prior(
+    models: FloatArray, eta: FloatArray, prior: FloatArray, base: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Models (b, L, d) and predictions (b, n, L); those of the prior mean where any is infinite."""
+    sound = np.isfinite(models).all(axis=(1, 2), keepdims=True)
+    sound = sound & np.isfinite(eta).all(axis=(1, 2), keepdims=True)
+    return np.where(sound, models, prior[:, None]), np.where(sound, eta, base[:, :, None])
 
 
 def _ridge_block(

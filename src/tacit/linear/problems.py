@@ -171,13 +171,18 @@ def _block(problems: Problems, sizes: IntArray, tasks: IntArray, n: int) -> Bloc
 
 def each_block(problems: Problems, work: Callable[[Block], None]) -> None:
     """Runs the blocks on all cores, each on one: LAPACK on small matrices gains from no more."""
-    found = list(blocks(problems))
-    guarded = isolated()(work)  # a worker has floating-point warnings of its own
+    found, cores = list(blocks(problems))[::-1], os.cpu_count() or 1  # the longest first
+
+    @isolated()  # in every worker: its floating-point warnings are its own
+    def share(number: int) -> None:
+        for block in found[number::cores]:
+            work(block)
+
     if len(found) == 1:
-        guarded(found[0])
+        share(0)
         return
-    with isolated(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(guarded, found):
+    with isolated(), ThreadPoolExecutor(cores) as pool:
+        for _ in pool.map(share, range(cores)):
             pass
 
 
@@ -219,10 +224,10 @@ def _or_nan(
 
 def spectra(stack: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues (b, k), none negative, and eigenvectors (b, k, k) of semi-definite matrices."""
-    found = each_matrix(_spectra, stack)
+    found = each_matrix(_values_and_vectors, stack)
     return np.maximum(found[:, 0], 0.0), found[:, 1:]
 
 
-def _spectra(stack: FloatArray) -> FloatArray:
+def _values_and_vectors(stack: FloatArray) -> FloatArray:
     values, vectors = np.linalg.eigh(stack)
     return np.concatenate([values[:, None], vectors], axis=1)
