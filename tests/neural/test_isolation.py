@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tacit.audits.isolated_rounds import by_the_longest
 from tacit.errors import InvalidInput, IsolationError
 from tacit.neural import FederatedMTL, isolation, mixing
 from tacit.neural.clients import Examples
@@ -168,7 +169,7 @@ def test_threads_are_given_back_as_they_were() -> None:
 
 def contributions(mechanism: CohortSum, updates: Updates) -> NDArray[np.int64]:
     """(k, numbers): what each member of the cohort adds by itself, in grid steps."""
-    each = [mechanism._total(updates.only(i), secure=True) for i in range(len(updates.values))]
+    each = [mechanism.counts(updates.only(i)) for i in range(len(updates.values))]
     return np.array(each, dtype=np.int64).reshape(len(each), -1)
 
 
@@ -193,7 +194,7 @@ class Rounds:
         kept = [keep(state, each) for state, each in zip(self.states, done, strict=True)]
         self.states = [absorb(self.plan, state, sums) for state in kept]
         for each in done:
-            yield mechanism, each.updates, mechanism._total(each.updates, secure=True)
+            yield mechanism, each.updates, mechanism.counts(each.updates)
         self.cohort = cohort
 
 
@@ -257,20 +258,6 @@ def test_no_module_lets_a_client_through(make: Callable[[], nn.Module], change: 
     attack(p, trainer(make, clients), trainer(make, replaced(clients, REPLACEMENTS[change])))
 
 
-def by_the_longest(
-    examples: Examples, clients: NDArray[np.int64], steps: int, batch: int, coins: Coins
-) -> NDArray[np.int64]:
-    """The order of batches as it was drawn once: as many keys a client as the longest has rows."""
-    sizes = examples.sizes[clients]
-    widest = int(sizes.max(initial=1))
-    keys = coins.generator().random((len(clients), widest))
-    keys[np.arange(widest) >= sizes[:, None]] = np.inf
-    place = np.arange(steps * batch)[None] % np.maximum(sizes, 1)[:, None]
-    shuffled = np.take_along_axis(np.argsort(keys, axis=1), place, axis=1)
-    ordered = np.minimum(examples.offsets[clients, None] + shuffled, len(examples.X) - 1)
-    return np.asarray(ordered.reshape(len(clients), steps, batch).transpose(1, 0, 2))
-
-
 def test_the_attack_sees_batches_that_are_drawn_by_the_longest_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -306,11 +293,11 @@ def test_norms_and_sums_do_not_depend_on_blocks_places_or_threads(threads: int) 
         mechanism = CohortSum(1.0, 2.0, Everyone(), 40, bit_multiplier=5.0)
         whole = Updates(values, np.ones((1, 40)))
         each = contributions(mechanism, whole)
-        np.testing.assert_array_equal(mechanism._total(whole, secure=True), each.sum(axis=0))
+        np.testing.assert_array_equal(mechanism.counts(whole), each.sum(axis=0))
         some = torch.randperm(40)[:17]
         among = Updates(values[some], np.ones((1, 17)))
         np.testing.assert_array_equal(contributions(mechanism, among), each[some])
-        np.testing.assert_array_equal(mechanism._total(among, secure=True), each[some].sum(axis=0))
+        np.testing.assert_array_equal(mechanism.counts(among), each[some].sum(axis=0))
     finally:
         torch.set_num_threads(before)
 
@@ -336,7 +323,7 @@ def fitted(
 
     def release(self: CohortSum, given: Updates, rng: object, shares: object = None) -> FloatArray:
         updates.append(given)
-        totals.append(self._total(given, secure=True))
+        totals.append(self.counts(given))
         return np.full((len(given.weights), given.values.shape[1]), 0.01 * len(totals))
 
     monkeypatch.setattr(CohortSum, "release", release)
@@ -555,8 +542,8 @@ def test_a_client_whose_data_raise_contributes_zero_and_stops_nobody() -> None:
     assert found[0][1].isnan().all()
     assert same_bits(found[0][[0, 2, 3]], found[1][[0, 2, 3]])
     mechanism = p.mechanism(0.3)
-    totals = [mechanism._total(Updates(v, np.ones((1, 4))), secure=True) for v in found]
-    np.testing.assert_array_equal(*totals)
+    totals = [mechanism.counts(Updates(v, np.ones((1, 4)))) for v in found]
+    np.testing.assert_array_equal(totals[0], totals[1])
 
 
 def test_without_privacy_a_module_that_raises_is_an_error() -> None:

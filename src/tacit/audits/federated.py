@@ -33,6 +33,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
 from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.audits.isolated_rounds import isolated_round_audits
 from tacit.neural import mixing
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.privacy.accounting import Approximate, Event, Gaussian, epsilon
@@ -223,7 +224,7 @@ UNCOVERED = Subject(Everyone(), 2.0, (_event(Everyone(), 2.0),), OMEGA, covered=
 
 
 def federated_audits() -> tuple[Audit, ...]:
-    """CohortSum as it is, and three mistakes; none where PyTorch is not installed."""
+    """CohortSum as it is, three mistakes, and attacks on runs; none without PyTorch."""
     if find_spec("torch") is None:
         return ()
 
@@ -254,4 +255,4 @@ def federated_audits() -> tuple[Audit, ...]:
         related("relation with the noise of one mean", UNCOVERED, flawed=True),
     )
     about = "rounds of federated learning, sampled or not, against the sampler's own event"
-    return (Audit("CohortSum", about, cases),)
+    return (Audit("CohortSum", about, cases), *isolated_round_audits())

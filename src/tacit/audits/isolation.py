@@ -160,7 +160,7 @@ class Watched(Ledger):
         return super().release(mechanism, contributions, key=key, rng=rng)
 
 
-def moved(mechanism: Any, before: FloatArray, after: FloatArray) -> float:
+def moved(mechanism: Any, before: Any, after: Any) -> float:
     """μ of a release whose contributions were exchanged: ‖change of the integer sum‖/2^26.
 
     >>> rows = np.eye(3)[:2]
@@ -191,11 +191,12 @@ def worst_of(subject: Subject, budget: Budget) -> tuple[float, float, str]:
 def attacked(subject: Subject, asked: Asked) -> AuditResult:
     """The worst attack on a learner, at its worst release."""
     mu, claimed, attack = worst_of(subject, Budget(asked.epsilon, asked.delta))
-    claim = _claim(claimed, asked, f"{subject.learner.__name__}.guarantee_", proven=True)
-    return _exact(mu, claim, attack)
+    claim = gaussian_claim(claimed, asked, f"{subject.learner.__name__}.guarantee_", proven=True)
+    return exact(mu, claim, attack)
 
 
-def _claim(mu: float, asked: Asked, source: str, *, proven: bool) -> Claim:
+def gaussian_claim(mu: float, asked: Asked, source: str, *, proven: bool) -> Claim:
+    """μ-Gaussian DP for a whole task."""
     return Claim(
         Gaussian(mu),
         unit=TASK,
@@ -206,7 +207,8 @@ def _claim(mu: float, asked: Asked, source: str, *, proven: bool) -> Claim:
     )
 
 
-def _exact(mu: float, claim: Claim, attack: str) -> AuditResult:
+def exact(mu: float, claim: Claim, attack: str) -> AuditResult:
+    """That a release moved by μ, without sampling."""
     return AuditResult(
         name="isolation",
         claim=claim,
@@ -304,8 +306,10 @@ def a_pooled_start(asked: Asked) -> AuditResult:
     X = np.vstack([np.eye(4)] * (SMALL - 1) + [np.tile(np.eye(4), (100, 1))])
     offsets = np.append(np.arange(0, 4 * SMALL, 4), len(X))
     rows = [pooled(Problems(X, X[:, side], offsets), Squared()) for side in (0, 1)]
-    claim = _claim(mechanism.event("replace").mu, asked, "certified, and false", proven=False)
-    return _exact(moved(mechanism, *rows), claim, "y = x₁ or x₂, 400 rows")
+    claim = gaussian_claim(
+        mechanism.event("replace").mu, asked, "certified, and false", proven=False
+    )
+    return exact(moved(mechanism, *rows), claim, "y = x₁ or x₂, 400 rows")
 
 
 def isolation_audits() -> tuple[Audit, ...]:

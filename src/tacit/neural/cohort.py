@@ -35,7 +35,7 @@ from tacit.neural.sampling import Sampler
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.rows import check_positive, grid, grid_steps, rounding_slack
-from tacit.privacy.noise import SecureSource, rounded_gaussian
+from tacit.privacy.noise import IntArray, SecureSource, rounded_gaussian
 
 BLOCK = 2**25
 """Numbers at a time while summing: 256 MB in double precision."""
@@ -145,6 +145,10 @@ class CohortSum:
             return np.asarray(noisy.reshape(len(contributions.weights), -1))
         noisy[-1] /= self.bit_scale
         return np.asarray(noisy)
+
+    def counts(self, contributions: Updates) -> IntArray:
+        """(R · d [+ 1],): the exact sum before a secure release's noise, in grid steps."""
+        return np.asarray(self._total(contributions, secure=True))
 
     def _total(self, updates: Updates, *, secure: bool) -> Any:
         """(R · d [+ 1],), floats, or whole numbers of grid steps."""

@@ -1,0 +1,251 @@
+"""Isolation of federated rounds: our own flaw, and what holds now.
+
+The batches of a cohort were drawn at once, as many random keys a client as the longest of them had
+rows. One row more in one client, and everybody else went through its rows in another order. Here
+every client has two rows that pull one coordinate in opposite directions, and takes one step with
+one of them: the order is the whole contribution, +γ or −γ. Each client knows its own data and
+coins, so the others together know what they add, if it depends on nobody else, and subtract it.
+Half of them change sign: the sum moves by about 2γ√(m/2), where 2γ was claimed.
+
+The attacks replace one client by whatever an adversary likes, in every round of a run, and count
+the sum before the noise in exact integers, as in isolation.py. Cohorts are given: what is claimed
+of a round is 2/z, that one client moves the sum by at most 2γ·reach.
+
+PyTorch is imported when an audit runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.audits.isolation import exact, gaussian_claim, moved
+from tacit.neural import mixing
+from tacit.neural.coins import Coins
+from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.privacy.accounting import gaussian_mu
+from tacit.privacy.auditing import AuditResult, Claim, Side, above
+from tacit.privacy.mechanisms.rows import grid
+
+if TYPE_CHECKING:
+    from tacit.neural.clients import Examples
+    from tacit.neural.cohort import CohortSum, Updates
+    from tacit.neural.local import LocalWork, Trainer
+    from tacit.neural.rounds import Method, Plan
+
+CLIENTS, DIM, SMALL, TARGET = 1_000, 20, 6, 2
+COINS = Coins(bytes(32))  # each client knows its own
+Batches = Callable[..., NDArray[np.int64]]
+Rows = tuple[FloatArray, NDArray[np.int64]]
+
+
+# --- the order of batches, as it was -------------------------------------------------------------
+
+
+def by_the_longest(
+    examples: Examples, clients: NDArray[np.int64], steps: int, batch: int, coins: Coins
+) -> NDArray[np.int64]:
+    """(steps, clients, batch), as it was drawn: the keys of all clients, by the longest of them."""
+    sizes = examples.sizes[clients]
+    widest = int(sizes.max(initial=1))
+    keys = coins.generator().random((len(clients), widest))
+    keys[np.arange(widest) >= sizes[:, None]] = np.inf
+    place = np.arange(steps * batch)[None] % np.maximum(sizes, 1)[:, None]
+    shuffled = np.take_along_axis(np.argsort(keys, axis=1), place, axis=1)
+    ordered = np.minimum(examples.offsets[clients, None] + shuffled, len(examples.X) - 1)
+    return np.asarray(ordered.reshape(len(clients), steps, batch).transpose(1, 0, 2))
+
+
+def by_its_own(*given: Any) -> NDArray[np.int64]:
+    """As it is drawn now."""
+    from tacit.neural.clients import batches
+
+    return batches(*given)
+
+
+def trained(order: Batches, side: Side) -> Updates:
+    """(CLIENTS, DIM): ±10 in one coordinate, by which of its two rows each client meets; on side 1
+    the last client has one row more."""
+    import torch
+    from torch import nn
+
+    from tacit.neural.clients import Examples
+    from tacit.neural.cohort import Updates
+    from tacit.neural.local import LocalWork, Trainer
+    from tacit.neural.stacked import Stacked
+
+    rows = 2 * CLIENTS + side
+    X = torch.eye(DIM)[torch.arange(rows).clamp(max=2 * CLIENTS - 1) // 2 % DIM]
+    y = 10.0 * (-1.0) ** torch.arange(rows)
+    data = Examples(X, y, np.append(np.arange(0, 2 * CLIENTS, 2), rows))
+    trainer = Trainer(
+        Stacked(nn.Linear(DIM, 1, bias=False), X[:2]),
+        LocalWork(1, 1, 1.0, loss="squared"),
+        data,
+    )
+    start = torch.zeros(CLIENTS, DIM)
+    drawn = order(data, np.arange(CLIENTS), 1, 1, COINS)
+    return Updates(trainer(start, start[0], drawn), np.ones((1, CLIENTS)))
+
+
+def one_row_more(order: Batches, flawed: bool, asked: Asked) -> AuditResult:
+    """Releases of the sum of all updates; the adversary knows both sums."""
+    from tacit.neural.cohort import CohortSum
+
+    updates = [trained(order, side) for side in (0, 1)]
+    multiplier = 2 / gaussian_mu(asked.epsilon, asked.delta)
+    mechanism = CohortSum(1.0, multiplier, Everyone(), CLIENTS)
+    centres = [mechanism.counts(each) * grid(mechanism.sigma) for each in updates]
+    middle, apart = (centres[0] + centres[1]) / 2, centres[0] - centres[1]
+
+    def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
+        released = np.stack([mechanism.release(updates[side], rng)[0] for _ in range(n)])
+        return np.asarray(np.round((released - middle) @ apart, 9))
+
+    return asked.audit(
+        draw,
+        Claim(
+            asked.event(),
+            unit=TASK,
+            adversary=OTHER_TASKS + " and know their own coins",
+            proven=not flawed,
+            source="certified, and false" if flawed else "FederatedMTL",
+        ),
+        events=above(0.0),
+        pair=f"the last of {CLIENTS} clients with two opposite rows has two, or three",
+        statistic="the sum of all updates, on the difference of what it is without noise",
+    )
+
+
+# --- attacks -------------------------------------------------------------------------------------
+
+
+def _ordinary(rows: int, seed: int) -> Rows:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 3))
+    return X, (X[:, 0] + rng.normal(size=rows) > 0).astype(np.int64)
+
+
+ATTACKS: dict[str, Rows] = {
+    "300 rows": _ordinary(300, 9),
+    "one row": _ordinary(1, 9),
+    "no rows": _ordinary(0, 9),
+    "features of 1e30": (1e30 * _ordinary(5, 9)[0], _ordinary(5, 9)[1]),
+    "features of 1e-30": (1e-30 * _ordinary(5, 9)[0], _ordinary(5, 9)[1]),
+    "features of 1e10, all alike": (np.full((5, 3), 1e10), np.zeros(5, dtype=np.int64)),
+    "NaN": (np.full((5, 3), np.nan), np.zeros(5, dtype=np.int64)),
+    "infinite": (np.full((5, 3), np.inf), np.ones(5, dtype=np.int64)),
+    "the opposite": (_ordinary(5, TARGET)[0], 1 - _ordinary(5, TARGET)[1]),
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A federated run that is attacked."""
+
+    how: str
+    sampler: Sampler
+    relation: mixing.Mixing
+    method: Method = "mtl"
+    adaptive: bool = False
+    multiplier: float = 2.0
+
+    @property
+    def name(self) -> str:
+        """As it is listed."""
+        return f"isolation, FederatedMTL, {self.how}"
+
+    def plan(self) -> Plan:
+        """As the estimator would make it."""
+        from tacit.neural.rounds import Adaptive, Plan
+
+        adaptive = Adaptive() if self.adaptive else None
+        settings = (self.relation, self.sampler, SMALL, self.multiplier, self.method, adaptive)
+        return Plan(*settings)
+
+
+_CLUSTERS = mixing.clusters(np.arange(SMALL) % 2)
+_OMEGA = mixing.relationship(1.0 / (1.0 + np.arange(SMALL)[:, None] + np.arange(SMALL)))
+SUBJECTS = (
+    Subject("everybody", Everyone(), mixing.mean(SMALL)),
+    Subject("Poisson", Poisson(0.7), mixing.mean(SMALL), "fedavg"),
+    Subject("fixed size, clusters", Fixed(4), _CLUSTERS, "fedprox"),
+    Subject("Poisson, matrix, adaptive", Poisson(0.7), _OMEGA, adaptive=True),
+)
+
+
+def trainer(target: Rows) -> Trainer:
+    """Of SMALL clients with one to eleven rows, one of them as given."""
+    import torch
+    from torch import nn
+
+    from tacit.neural.clients import Examples
+    from tacit.neural.local import LocalWork, Trainer
+    from tacit.neural.stacked import Stacked
+
+    clients = [target if k == TARGET else _ordinary(1 + 2 * k, k) for k in range(SMALL)]
+    X = torch.from_numpy(np.vstack([X for X, _ in clients])).float()
+    y = torch.from_numpy(np.concatenate([y for _, y in clients]))
+    torch_state = torch.random.get_rng_state()
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 5), nn.Softplus(), nn.Linear(5, 2))
+    torch.random.set_rng_state(torch_state)
+    offsets = np.cumsum([0, *(len(y) for _, y in clients)])
+    work: LocalWork = LocalWork(3, 5, 0.5, pull=0.1)
+    return Trainer(Stacked(module, torch.zeros(2, 3)), work, Examples(X, y, offsets))
+
+
+def worst_of(subject: Subject, rounds: int = 3) -> tuple[float, str]:
+    """Over all rounds and attacks: how far the sum moved, as μ, and which attack that was."""
+    ordinary = _ordinary(5, TARGET)
+    found = ((moved_by(subject, ordinary, other, rounds), name) for name, other in ATTACKS.items())
+    return max(found)
+
+
+def moved_by(subject: Subject, one: Rows, other: Rows, rounds: int) -> float:
+    """The largest μ of a run's rounds, of which both sides see what the first side released."""
+    from tacit.neural.rounds import absorb, begin, keep, worked
+
+    plan, trainers, rng = subject.plan(), (trainer(one), trainer(other)), np.random.default_rng(0)
+    states = [begin(plan, trainers[0].stacked.start(), 0.3)] * 2
+    found = 0.0
+    for number in range(rounds):
+        coins = COINS.of(number)
+        cohort = plan.sampler.cohort(SMALL, coins.of("cohort").generator())
+        mechanism: CohortSum = plan.mechanism(states[0].clip_norm)
+        sides = zip(states, trainers, strict=True)
+        done = [worked(plan, state, each, coins, cohort) for state, each in sides]
+        found = max(found, moved(mechanism, done[0].updates, done[1].updates))
+        sums = mechanism.release(done[0].updates, rng)
+        pairs = zip(states, done, strict=True)
+        states = [absorb(plan, keep(state, each), sums) for state, each in pairs]
+    return found
+
+
+def attacked(subject: Subject, asked: Asked) -> AuditResult:
+    """The worst attack on a run, at its worst round."""
+    mu, attack = worst_of(subject)
+    claim = gaussian_claim(2 / subject.multiplier, asked, "FederatedMTL.guarantee_", proven=True)
+    return exact(mu, claim, attack)
+
+
+def isolated_round_audits() -> tuple[Audit, ...]:
+    """What was seen, what holds now, and the attack on every kind of run."""
+
+    def seen(name: str, order: Batches, *, flawed: bool = False) -> Case:
+        run = partial(one_row_more, order, flawed)
+        return Case(f"isolation, {name}", run, delta=1e-5, samples=300, flawed=flawed)
+
+    cases = (
+        seen("batches by the longest client", by_the_longest, flawed=True),
+        seen("batches by the client's own length", by_its_own),
+        *(Case(each.name, partial(attacked, each), delta=1e-5) for each in SUBJECTS),
+    )
+    about = "one client of federated rounds is replaced; the sum may move by its update alone"
+    return (Audit("isolated-rounds", about, cases),)
