@@ -17,12 +17,12 @@ from tacit.certificate.accounts import public_accounts, replayed
 from tacit.certificate.documents import SEAL, rendered, signed, signed_by
 from tacit.certificate.issuing import first_line
 from tacit.errors import InvalidInput, UntrustedMessage
-from tacit.estimator.planning import UNIT, stated
 from tacit.privacy import promises
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum, LaplaceSum
+from tacit.privacy.planning import UNIT, stated
 from tacit.privacy.signing import Signer
 
 TASKS = ("north", "south", "7")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.engine import Message, Unprotected
 from tacit.engine.arrivals import (
     GRADIENT,
     Arrival,
@@ -23,7 +24,6 @@ from tacit.engine.arrivals import (
 )
 from tacit.engine.latencies import Constant, Faults, Latency, Pareto, Straggler, Uniform, visits
 from tacit.errors import InvalidInput, UntrustedMessage
-from tacit.estimator import Message, Unprotected
 from tacit.linear.losses import FloatArray
 from tacit.privacy.release import Key, Release
 

@@ -328,7 +328,8 @@ def test_every_node_is_held_against_itself_before_its_first_release(
 
 
 def test_the_sum_of_the_trusted_server_is_of_the_same_gradients() -> None:
-    from tacit.estimator import Home, Step
+    from tacit.engine import Step
+    from tacit.estimator import Home
     from tacit.linear.batched import Problems
     from tacit.privacy.release import Declared
 

@@ -22,9 +22,9 @@ from tacit import (
 )
 from tacit.audits import isolation
 from tacit.audits.cases import Settings
-from tacit.engine import run_rounds
+from tacit.engine import Message, Outcome, Step, run_rounds
 from tacit.errors import InvalidInput, IsolationError
-from tacit.estimator import Home, Message, Step
+from tacit.estimator import Home, contract
 from tacit.learners import averaged_model, covariance_prior, mean_regularized, task_relationship
 from tacit.learners.model_protected import estimators
 from tacit.linear import problems, proximal, smooth
@@ -160,12 +160,11 @@ def run(name: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> Run:
     if (name, loss) not in RUNS:
         kept: list[Any] = []
 
-        def recorded(participant: Any, coordinator: Any, *rest: Any, **more: Any) -> Message:
+        def recorded(participant: Any, coordinator: Any, *rest: Any, **more: Any) -> Outcome:
             kept.extend((participant, coordinator.steps))
             return run_rounds(participant, coordinator, *rest, **more)
 
-        for module in MODULES:
-            monkeypatch.setattr(module, "run_rounds", recorded)
+        monkeypatch.setattr(contract, "run_rounds", recorded)
         model = fit(name, loss, world())
         messages = [message for _, _, message in model.transcript_][: len(kept[1])]
         RUNS[name, loss] = Run(model, kept[0], kept[1], messages)

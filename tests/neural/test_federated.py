@@ -14,12 +14,12 @@ from sklearn.utils import estimator_checks
 from torch import nn
 from torch.nn.utils import vector_to_parameters
 
+from tacit.engine import Unprotected
 from tacit.errors import (
     BudgetExceeded,
     InvalidInput,
     NotPure,
 )
-from tacit.estimator import Unprotected
 from tacit.neural import FederatedMTL
 from tacit.neural.rounds import Adaptive
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler

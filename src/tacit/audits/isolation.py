@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
-from tacit.estimator import Home, Step
+from tacit.engine import Facts, Step
+from tacit.estimator import Home
 from tacit.learners.averaged_model import AveragedModel
 from tacit.learners.covariance_prior import CovariancePrior
 from tacit.learners.mean_regularized import Curator, MeanRegularized, Tasks
@@ -258,9 +259,10 @@ def by_the_longest(problems: Problems) -> FloatArray:
 
 def by_its_own(problems: Problems) -> FloatArray:
     """Each task's direction as MeanRegularized sends it."""
-    d = problems.X.shape[1]
-    home = Home(problems, Squared(), np.ones(d - 1, dtype=bool), True)
-    curator = Curator.planned(home, 1.0, "replace", 1)
+    declared, m = np.ones(problems.X.shape[1] - 1, dtype=bool), problems.n_tasks
+    home = Home(problems, Squared(), declared, True)
+    facts = Facts(tuple(range(m)), len(declared) + 1, Squared(), declared, True, "replace", 1.0)
+    curator = Curator.planned(facts, 1)
     step = Step("direction 0", curator.steps[0].mechanism)
     return Tasks(home, None).contribute(step, curator.start(), None)[0]
 

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from tacit.engine.protocol import Message, Transcript, Unprotected
 from tacit.engine.trust import Edge
 from tacit.errors import InvalidInput
-from tacit.estimator import Message, Transcript, Unprotected
 from tacit.linear.losses import FloatArray
 from tacit.linear.threads import one_blas_thread
 from tacit.privacy.release import Release

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tacit.engine.protocol import Message, Transcript
 from tacit.errors import UntrustedMessage
-from tacit.estimator import Message, Transcript
 from tacit.privacy.release import Declared, Release
 
 

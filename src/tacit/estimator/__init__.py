@@ -1,32 +1,7 @@
-"""The estimator contract (contract.py), the two halves of a collaborative learner (halves.py), and
-what a run may spend (planning.py)."""
+"""The fitted estimator: whose ledger (accounts.py), what may leave (leaving.py), the contract of
+linear learners (contract.py), and their tasks at home (home.py)."""
 
-from tacit.estimator.contract import MultiTaskEstimator
-from tacit.estimator.halves import (
-    Coordinator,
-    Door,
-    Home,
-    Message,
-    Participant,
-    Progress,
-    Public,
-    Step,
-    Transcript,
-    Unprotected,
-)
-from tacit.estimator.planning import UNIT
+from tacit.estimator.contract import MultiTaskEstimator, PrivateLearner, learner
+from tacit.estimator.home import Home
 
-__all__ = [
-    "UNIT",
-    "Coordinator",
-    "Door",
-    "Home",
-    "Message",
-    "MultiTaskEstimator",
-    "Participant",
-    "Progress",
-    "Public",
-    "Step",
-    "Transcript",
-    "Unprotected",
-]
+__all__ = ["Home", "MultiTaskEstimator", "PrivateLearner", "learner"]

@@ -1,19 +1,22 @@
 """The estimator contract: what every learner has, whatever it shares.
 
-A learner is a class with parameters (scikit-learn's contract), and three functions:
+A learner is a class with parameters (scikit-learn's contract), and a few functions:
 
-``_learn``          what is shared: a Message, from all tasks, through the door
+``_coordinator``    of public facts: which releases, and what is shared after each
+``_participant``    of private rows: what each task contributes to a release
+``_open``           what is shared without a budget: the non-private twin
 ``_at_home``        what one task makes of it: a model per task, free of charge
 ``_shared_model``   the model for a task that nobody knows
 
-Fitting, prediction, joining later, exporting and saving are the same for all of them, here.
+The contract hands both halves to an engine. Fitting, prediction, joining later, exporting and
+saving are the same for all of them, here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import numpy as np
 from scipy.special import expit
@@ -21,14 +24,23 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from tacit.engine import (
+    Coordinator,
+    Facts,
+    Message,
+    Outcome,
+    Participant,
+    Progress,
+    run_rounds,
+)
 from tacit.errors import InvalidInput, UnknownTask
-from tacit.estimator.halves import Door, Home, Message, Progress
+from tacit.estimator.home import Home
 from tacit.estimator.leaving import Saved
-from tacit.estimator.planning import UNIT, history, open_door, stated
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss, loss_named
 from tacit.metrics import nmse
-from tacit.privacy.budget import Guarantee
+from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.planning import UNIT, Door, history, open_door, stated
 from tacit.tasks import (
     Schema,
     TaskSet,
@@ -38,6 +50,8 @@ from tacit.tasks import (
     task_codes,
 )
 from tacit.tasks.targets import is_conventional
+
+T = TypeVar("T")
 
 LARGEST = 1e60
 """The largest number that a feature or target may hold without a declared range."""
@@ -60,8 +74,20 @@ class MultiTaskEstimator(Saved):
 
     # --- what a learner provides ---------------------------------------------------------------
 
-    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
+    def _open(self, home: Home) -> Message:
+        """What is shared without a budget: from all tasks at once, and unprotected."""
         raise NotImplementedError
+
+    def _coordinator(self, facts: Facts) -> Coordinator:
+        """The half that is given no data."""
+        raise NotImplementedError
+
+    def _participant(self, home: Home, facts: Facts) -> Participant:
+        """The half that is at home with the tasks."""
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """Refuses parameters that mean nothing, before anything is computed."""
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         """(m, d + 1), the intercept last."""
@@ -111,12 +137,19 @@ class MultiTaskEstimator(Saved):
         if tasks.classes is not None:
             self.classes_ = np.asarray(tasks.classes)
         self.n_features_in_ = len(schema.feature_names)
+        self._check()
         home = self._home(tasks, schema, loss_named(self.loss))
         door = self._door(tasks.labels, schema)
-        shared = self._learn(home, door, progress)
-        self._remember(schema, tasks, shared, door)
-        self._set_models(self._at_home(home, shared), tasks.labels)
+        outcome = Outcome(self._open(home)) if door is None else self._run(home, door, progress)
+        self._remember(schema, tasks, outcome, door)
+        self._set_models(self._at_home(home, outcome.shared), tasks.labels)
         return self
+
+    def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
+        """Both halves, by the engine of this process."""
+        facts = _facts(home, door)
+        participant, coordinator = self._participant(home, facts), self._coordinator(facts)
+        return run_rounds(participant, coordinator, door, progress=progress)
 
     def _declare(self, X: Any, y: Any, task: Any) -> tuple[Schema, TaskSet]:
         """The declarations, and the tasks scaled by them."""
@@ -177,14 +210,16 @@ class MultiTaskEstimator(Saved):
         """The name under which the ledger knows task ``number``'s part of the run."""
         return run
 
-    def _remember(self, schema: Schema, tasks: TaskSet, shared: Message, door: Door | None) -> None:
+    def _remember(
+        self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None
+    ) -> None:
         self._schema = schema
-        self.shared_ = shared
+        self.shared_ = outcome.shared
         self.tasks_ = self._charged = tasks.labels
         self._certificate = None
         self.ledger_ = None if door is None else door.ledger
         self.run_ = None if door is None else door.run
-        self.transcript_ = [] if door is None else door.transcript
+        self.transcript_ = outcome.transcript
         self.guarantee_ = self._guarantee(door)
         self.history_ = [] if door is None else history(door)
 
@@ -328,6 +363,39 @@ class MultiTaskEstimator(Saved):
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags()
         return tags
+
+
+@dataclass_transform(kw_only_default=True)
+def learner(cls: type[T]) -> type[T]:
+    """A class whose annotated fields are its parameters, by name, those of its bases first."""
+    return dataclass(eq=False, repr=False, kw_only=True)(cls)
+
+
+@learner
+class PrivateLearner(MultiTaskEstimator):
+    """The parameters of every learner with a budget; a learner adds its own."""
+
+    loss: Literal["squared", "logistic"] = "squared"
+    budget: Budget | Mapping[Any, Budget] | None = None  # None: the non-private twin
+    ledger: Any = None  # a Ledger, a path, or None: in memory, shared by clones
+    noise: Literal["secure", "simulated"] = "secure"
+    ranges: Any = None  # declared ranges and categories; see tacit.tasks
+    fit_intercept: bool = True
+    run: str | None = None  # a name under which an interrupted fit is taken up again
+    random_state: Any = None  # of simulated noise only
+
+
+def _facts(home: Home, door: Door) -> Facts:
+    return Facts(
+        labels=door.labels,
+        width=home.problems.X.shape[1],
+        loss=home.loss,
+        declared_features=home.declared_features,
+        declared_target=home.declared_target,
+        neighbours=door.neighbours,
+        mu=door.mu,
+        pure=door.pure,
+    )
 
 
 def _require_moderate(tasks: TaskSet) -> None:

@@ -26,37 +26,28 @@ K     ``clip_norm``          norm to which a model is clipped
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from tacit.engine import run_rounds
+from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
-from tacit.estimator import (
-    Door,
-    Home,
-    Message,
-    MultiTaskEstimator,
-    Progress,
-    Public,
-    Step,
-    Unprotected,
-)
+from tacit.estimator import Home, PrivateLearner, learner
 from tacit.linear.alone import best_alone
 from tacit.linear.losses import FloatArray
 from tacit.linear.own_units import own_units, with_own_intercepts
 from tacit.linear.rows import or_zero
 from tacit.linear.threads import isolated
-from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Declared, Release
 
 AUTO_CLIP = 1.0  # in a task's own units a model that explains its targets has about norm one
 
 
-class AveragedModel(MultiTaskEstimator):
+@learner
+class AveragedModel(PrivateLearner):
     """One model for all tasks: the (noisy) average of what each learned alone.
 
     >>> from tacit.datasets import related_tasks
@@ -66,41 +57,27 @@ class AveragedModel(MultiTaskEstimator):
     (10, 40)
     """
 
-    def __init__(
-        self,
-        loss: Literal["squared", "logistic"] = "squared",
-        budget: Budget | Mapping[Any, Budget] | None = None,
-        clip_norm: float | Literal["auto"] = "auto",
-        ledger: Any = None,
-        noise: Literal["secure", "simulated"] = "secure",
-        ranges: Any = None,
-        fit_intercept: bool = True,
-        run: str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.budget = budget
-        self.clip_norm = clip_norm
-        self.ledger = ledger
-        self.noise = noise
-        self.ranges = ranges
-        self.fit_intercept = fit_intercept
-        self.run = run
-        self.random_state = random_state
+    clip_norm: float | Literal["auto"] = "auto"
 
-    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
-        own = self.clip_norm == "auto"
-        if not own and not float(self.clip_norm) > 0:
+    def _check(self) -> None:
+        if not self._own_units and not float(self.clip_norm) > 0:
             raise InvalidInput(f"clip_norm must be 'auto' or positive, got {self.clip_norm!r}")
-        tasks = Tasks(home, own)
-        if door is None:
-            mean = tasks.models().mean(axis=0)
-            return {"mean": Unprotected(mean), "own_units": Unprotected(own)}
-        clip_norm = AUTO_CLIP if own else float(self.clip_norm)
-        mechanism = GaussianSum.for_mu(clip_norm, door.mu, door.neighbours)
-        width = home.problems.X.shape[1] - 1
-        curator = Curator(width, home.problems.n_tasks, own, (Step("average", mechanism),))
-        return run_rounds(tasks, curator, door, progress=progress)
+
+    @property
+    def _own_units(self) -> bool:
+        return self.clip_norm == "auto"
+
+    def _open(self, home: Home) -> Message:
+        mean = Tasks(home, self._own_units).models().mean(axis=0)
+        return {"mean": Unprotected(mean), "own_units": Unprotected(self._own_units)}
+
+    def _coordinator(self, facts: Facts) -> Curator:
+        clip_norm = AUTO_CLIP if self.clip_norm == "auto" else float(self.clip_norm)
+        step = Step("average", GaussianSum.for_mu(clip_norm, facts.mu, facts.neighbours))
+        return Curator(facts.width - 1, facts.n_tasks, self._own_units, (step,))
+
+    def _participant(self, home: Home, facts: Facts) -> Tasks:
+        return Tasks(home, self._own_units)
 
     @isolated()
     def _at_home(self, home: Home, shared: Message) -> FloatArray:

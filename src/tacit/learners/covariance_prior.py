@@ -36,24 +36,15 @@ vector; what remains of the trace is spread evenly. The edge of d × d noise flu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from tacit.engine import run_rounds
+from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
-from tacit.estimator import (
-    Door,
-    Home,
-    Message,
-    MultiTaskEstimator,
-    Progress,
-    Public,
-    Step,
-    Unprotected,
-)
+from tacit.estimator import Home, PrivateLearner, learner
 from tacit.linear.alone import INTERCEPT_VARIANCE, best_in_own_units, in_own_units
 from tacit.linear.batched import solve_path
 from tacit.linear.evidence import (
@@ -67,7 +58,6 @@ from tacit.linear.losses import FloatArray, Loss
 from tacit.linear.problems import Problems
 from tacit.linear.rows import directed, or_zero, row_norms
 from tacit.linear.threads import isolated
-from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import DiagonalGaussian, GaussianSum, SymmetricGaussian
 from tacit.privacy.release import Declared, Release
 
@@ -82,7 +72,8 @@ DETECTED = 1.0  # σ: a missed feature costs a task far more than one kept for n
 OPEN_ROUNDS = 6  # of the non-private twin
 
 
-class CovariancePrior(MultiTaskEstimator):
+@learner
+class CovariancePrior(PrivateLearner):
     """One linear model per task under a shared prior covariance, released once.
 
     structure="diagonal" releases only the diagonal (group-sparse problems): d numbers of noise
@@ -95,43 +86,32 @@ class CovariancePrior(MultiTaskEstimator):
     (6, 60)
     """
 
-    def __init__(
-        self,
-        loss: Literal["squared", "logistic"] = "squared",
-        budget: Budget | Mapping[Any, Budget] | None = None,
-        rounds: int | Literal["auto"] = "auto",
-        clip_norm: float | Literal["auto"] = "auto",
-        structure: Structure = "full",
-        ledger: Any = None,
-        noise: Literal["secure", "simulated"] = "secure",
-        ranges: Any = None,
-        fit_intercept: bool = True,
-        run: str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.budget = budget
-        self.rounds = rounds
-        self.clip_norm = clip_norm
-        self.structure = structure
-        self.ledger = ledger
-        self.noise = noise
-        self.ranges = ranges
-        self.fit_intercept = fit_intercept
-        self.run = run
-        self.random_state = random_state
+    rounds: int | Literal["auto"] = "auto"
+    clip_norm: float | Literal["auto"] = "auto"
+    structure: Structure = "full"
 
-    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
+    def _check(self) -> None:
         if self.structure not in ("full", "diagonal"):
             raise InvalidInput(f"structure must be 'full' or 'diagonal', got {self.structure!r}")
-        clip_norm = 1.0 if self.clip_norm == "auto" else float(self.clip_norm)
-        tasks = Tasks(home, unit=self.clip_norm == "auto")
-        if door is None:
-            rounds = OPEN_ROUNDS if self.rounds == "auto" else self.rounds
-            return open_moment(tasks, clip_norm, self.structure, rounds)
+        if self.rounds != "auto" and self.rounds < 1:
+            raise InvalidInput(f"rounds must be 'auto' or at least 1, got {self.rounds}")
+
+    def _open(self, home: Home) -> Message:
+        rounds = OPEN_ROUNDS if self.rounds == "auto" else self.rounds
+        return open_moment(self._tasks(home), self._clip(), self.structure, rounds)
+
+    def _coordinator(self, facts: Facts) -> Curator:
         rounds = 1 if self.rounds == "auto" else self.rounds
-        curator = Curator.planned(home, door.mu, door.neighbours, rounds, clip_norm, self.structure)
-        return run_rounds(tasks, curator, door, progress=progress)
+        return Curator.planned(facts, rounds, self._clip(), self.structure)
+
+    def _participant(self, home: Home, facts: Facts) -> Tasks:
+        return self._tasks(home)
+
+    def _tasks(self, home: Home) -> Tasks:
+        return Tasks(home, unit=self.clip_norm == "auto")
+
+    def _clip(self) -> float:
+        return 1.0 if self.clip_norm == "auto" else float(self.clip_norm)
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         return solve_at_home(home, shared)
@@ -230,24 +210,14 @@ class Curator:
     steps: tuple[Step, ...]
 
     @classmethod
-    def planned(
-        cls,
-        home: Home,
-        mu: float,
-        neighbours: Neighbours,
-        rounds: int,
-        clip_norm: float,
-        structure: Structure,
-    ) -> Curator:
+    def planned(cls, facts: Facts, rounds: int, clip_norm: float, structure: Structure) -> Curator:
         """``rounds`` equal releases of the second moment and a vote, within μ."""
-        if rounds < 1:
-            raise InvalidInput(f"rounds must be 'auto' or at least 1, got {rounds}")
         mechanism = SymmetricGaussian if structure == "full" else DiagonalGaussian
-        each = mu * math.sqrt((1 - VOTE_SHARE) / rounds)
-        moment = mechanism.for_mu(clip_norm, each, neighbours)
-        vote = GaussianSum.for_mu(1.0, mu * math.sqrt(VOTE_SHARE), neighbours)
+        each = facts.mu * math.sqrt((1 - VOTE_SHARE) / rounds)
+        moment = mechanism.for_mu(clip_norm, each, facts.neighbours)
+        vote = GaussianSum.for_mu(1.0, facts.mu * math.sqrt(VOTE_SHARE), facts.neighbours)
         steps = [Step(f"second moment {t}", moment) for t in range(rounds)] + [Step("vote", vote)]
-        return cls(home.problems.X.shape[1] - 1, home.problems.n_tasks, tuple(steps))
+        return cls(facts.width - 1, facts.n_tasks, tuple(steps))
 
     def start(self) -> Public:
         """No structure."""

@@ -40,24 +40,15 @@ All noise levels, the number of rounds and all constants below are functions of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from tacit.engine import run_rounds
+from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
-from tacit.estimator import (
-    Door,
-    Home,
-    Message,
-    MultiTaskEstimator,
-    Progress,
-    Public,
-    Step,
-    Unprotected,
-)
+from tacit.estimator import Home, PrivateLearner, learner
 from tacit.linear.alone import PENALTIES, in_own_units, own_path
 from tacit.linear.batched import shared_mean, solve_path
 from tacit.linear.evidence import (
@@ -73,7 +64,6 @@ from tacit.linear.losses import FloatArray, Loss
 from tacit.linear.problems import Problems
 from tacit.linear.rows import directed, or_zero, row_sums
 from tacit.linear.threads import isolated
-from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import GaussianSum, VoteSum
 from tacit.privacy.release import Declared, Release
 
@@ -88,7 +78,8 @@ MOST_ROUNDS = 4
 FIRST_STEP = 0.5  # the unit of length of the first step, in scaled units
 
 
-class MeanRegularized(MultiTaskEstimator):
+@learner
+class MeanRegularized(PrivateLearner):
     """One linear model per task, held to a shared mean as strongly as the data ask for.
 
     budget=None solves S2's objective (2) exactly and chooses λ by leave-one-out over all tasks.
@@ -102,37 +93,17 @@ class MeanRegularized(MultiTaskEstimator):
     (10, 60)
     """
 
-    def __init__(
-        self,
-        loss: Literal["squared", "logistic"] = "squared",
-        budget: Budget | Mapping[Any, Budget] | None = None,
-        rounds: int | Literal["auto"] = "auto",
-        clip_norm: float | Literal["auto"] = "auto",
-        ledger: Any = None,
-        noise: Literal["secure", "simulated"] = "secure",
-        ranges: Any = None,
-        fit_intercept: bool = True,
-        run: str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.budget = budget
-        self.rounds = rounds
-        self.clip_norm = clip_norm
-        self.ledger = ledger
-        self.noise = noise
-        self.ranges = ranges
-        self.fit_intercept = fit_intercept
-        self.run = run
-        self.random_state = random_state
+    rounds: int | Literal["auto"] = "auto"
+    clip_norm: float | Literal["auto"] = "auto"
 
-    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
-        if door is None:
-            return open_optimum(home)
-        rounds = None if self.rounds == "auto" else self.rounds
-        clip_norm = None if self.clip_norm == "auto" else self.clip_norm
-        coordinator = Curator.planned(home, door.mu, door.neighbours, rounds)
-        return run_rounds(Tasks(home, clip_norm), coordinator, door, progress=progress)
+    def _open(self, home: Home) -> Message:
+        return open_optimum(home)
+
+    def _coordinator(self, facts: Facts) -> Curator:
+        return Curator.planned(facts, None if self.rounds == "auto" else self.rounds)
+
+    def _participant(self, home: Home, facts: Facts) -> Tasks:
+        return Tasks(home, None if self.clip_norm == "auto" else self.clip_norm)
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         return Prior.of(shared).mixture(home)
@@ -315,11 +286,11 @@ class Curator:
     declared_target: bool
 
     @classmethod
-    def planned(cls, home: Home, mu: float, neighbours: Neighbours, rounds: int | None) -> Curator:
+    def planned(cls, facts: Facts, rounds: int | None) -> Curator:
         """All steps, from (μ, m, D) and the declarations alone."""
-        width, m = home.problems.X.shape[1], home.problems.n_tasks
-        undeclared = ~home.declared_features
-        unscaled = bool(undeclared.any() or not home.declared_target)
+        width, m, mu = facts.width, facts.n_tasks, facts.mu
+        undeclared = ~facts.declared_features
+        unscaled = bool(undeclared.any() or not facts.declared_target)
         left = mu * math.sqrt(1 - SCALE_SHARE) if unscaled else mu
         rounds = public_rounds(left, m, width) if rounds is None else rounds
         if rounds < 0:
@@ -333,10 +304,10 @@ class Curator:
             ]
         shares.append(("vote", rest * (SHARES["vote"] if rounds else 1.0)))
         steps = tuple(
-            Step(name, _summed(name).for_mu(1.0, mu * math.sqrt(share), neighbours))
+            Step(name, _summed(name).for_mu(1.0, mu * math.sqrt(share), facts.neighbours))
             for name, share in shares
         )
-        return cls(width, m, steps, rounds > 0, undeclared, home.declared_target)
+        return cls(width, m, steps, rounds > 0, undeclared, facts.declared_target)
 
     def start(self) -> Public:
         """Declared constants: no mean, no vote, unit scales."""

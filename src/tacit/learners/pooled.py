@@ -6,12 +6,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.estimator import Door, Home, Message, MultiTaskEstimator, Progress, Unprotected
+from tacit.engine import Message, Unprotected
+from tacit.estimator import Home, MultiTaskEstimator, learner
 from tacit.linear.alone import best_alone
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray
 
 
+@learner
 class Pooled(MultiTaskEstimator):
     """Ridge or logistic regression on all rows; the penalty by leave-one-out.
 
@@ -20,17 +22,11 @@ class Pooled(MultiTaskEstimator):
     True
     """
 
-    def __init__(
-        self,
-        loss: Literal["squared", "logistic"] = "squared",
-        ranges: Any = None,
-        fit_intercept: bool = True,
-    ) -> None:
-        self.loss = loss
-        self.ranges = ranges
-        self.fit_intercept = fit_intercept
+    loss: Literal["squared", "logistic"] = "squared"
+    ranges: Any = None
+    fit_intercept: bool = True
 
-    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
+    def _open(self, home: Home) -> Message:
         p = home.problems
         everything = Problems(p.X, p.y, np.array([0, len(p.y)]))
         return {"model": Unprotected(best_alone(everything, home.loss)[0])}

@@ -6,13 +6,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.engine import Message
 from tacit.errors import InvalidInput
-from tacit.estimator import Door, Home, Message, MultiTaskEstimator, Progress
+from tacit.estimator import Home, MultiTaskEstimator, learner
 from tacit.linear.alone import best_alone
 from tacit.linear.losses import FloatArray
 from tacit.linear.proximal import lasso_alone
 
 
+@learner
 class SingleTask(MultiTaskEstimator):
     """Ridge or logistic regression per task; the penalty by leave-one-out, at home.
 
@@ -24,24 +26,19 @@ class SingleTask(MultiTaskEstimator):
     (1, 2)
     """
 
-    def __init__(
-        self,
-        loss: Literal["squared", "logistic"] = "squared",
-        ranges: Any = None,
-        fit_intercept: bool = True,
-        penalty: Literal["l2", "l1"] = "l2",
-    ) -> None:
-        self.loss = loss
-        self.ranges = ranges
-        self.fit_intercept = fit_intercept
-        self.penalty = penalty
+    loss: Literal["squared", "logistic"] = "squared"
+    ranges: Any = None
+    fit_intercept: bool = True
+    penalty: Literal["l2", "l1"] = "l2"
 
-    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
+    def _check(self) -> None:
+        if self.penalty not in ("l2", "l1"):
+            raise InvalidInput(f"penalty must be 'l2' or 'l1', got {self.penalty!r}")
+
+    def _open(self, home: Home) -> Message:
         return {}
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
-        if self.penalty not in ("l2", "l1"):
-            raise InvalidInput(f"penalty must be 'l2' or 'l1', got {self.penalty!r}")
         alone = best_alone if self.penalty == "l2" else lasso_alone
         return alone(home.problems, home.loss)
 

@@ -39,25 +39,16 @@ T     ``rounds``
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from tacit.engine import run_rounds
+from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
-from tacit.estimator import (
-    Door,
-    Home,
-    Message,
-    MultiTaskEstimator,
-    Progress,
-    Public,
-    Step,
-    Unprotected,
-)
+from tacit.estimator import Home, PrivateLearner, learner
 from tacit.linear.losses import FloatArray, Squared
 from tacit.linear.own_units import OwnUnits, own_units, with_own_intercepts
 from tacit.linear.problems import IntArray, each_matrix
@@ -87,7 +78,8 @@ def example_budget(budget: Budget, max_rows: int) -> Budget:
     return Budget(budget.epsilon / max_rows, delta, neighbours=budget.neighbours)
 
 
-class TaskRelationship(MultiTaskEstimator):
+@learner
+class TaskRelationship(PrivateLearner):
     """Task models drawn together by a learned relationship; the models themselves are released.
 
     ``max_rows`` declares n; None: each task divides by its own number of rows, at home, and only
@@ -100,61 +92,44 @@ class TaskRelationship(MultiTaskEstimator):
     (10, 40)
     """
 
-    def __init__(
-        self,
-        loss: Literal["squared", "logistic"] = "squared",
-        budget: Budget | Mapping[Any, Budget] | None = None,
-        rounds: int = 1,
-        clip_norm: float | Literal["auto"] = "auto",
-        penalty: float = 0.03,
-        coupling: float = 0.03,
-        lipschitz: float = 0.03,
-        max_rows: int | None = None,
-        ledger: Any = None,
-        noise: Literal["secure", "simulated"] = "secure",
-        ranges: Any = None,
-        fit_intercept: bool = True,
-        run: str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.budget = budget
-        self.rounds = rounds
-        self.clip_norm = clip_norm
-        self.penalty = penalty
-        self.coupling = coupling
-        self.lipschitz = lipschitz
-        self.max_rows = max_rows
-        self.ledger = ledger
-        self.noise = noise
-        self.ranges = ranges
-        self.fit_intercept = fit_intercept
-        self.run = run
-        self.random_state = random_state
+    rounds: int = 1
+    clip_norm: float | Literal["auto"] = "auto"
+    penalty: float = 0.03
+    coupling: float = 0.03
+    lipschitz: float = 0.03
+    max_rows: int | None = None
 
-    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
+    def _check(self) -> None:
         for name in ("rounds", "penalty", "lipschitz"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} must be positive, got {getattr(self, name)!r}")
-        own = self.clip_norm == "auto"
-        everybody = np.arange(home.problems.n_tasks)
-        tasks = Tasks(home, everybody, own, self.penalty, self.coupling, self.max_rows)
-        if door is None:
-            return self._open(tasks, own)
-        clip_norm = self.lipschitz / self.penalty if own else float(self.clip_norm)
-        mu = door.mu / math.sqrt(self.rounds)
-        mechanism = EachRow(GaussianSum.for_mu(clip_norm, mu, door.neighbours))
-        steps = tuple(Step(f"models {t}", mechanism) for t in range(1, self.rounds + 1))
-        shape = (home.problems.n_tasks, home.problems.X.shape[1] - 1)
-        return run_rounds(tasks, Curator(shape, own, steps), door, progress=progress)
 
-    def _open(self, tasks: Tasks, own: bool) -> Message:
+    @property
+    def _own_units(self) -> bool:
+        return self.clip_norm == "auto"
+
+    def _open(self, home: Home) -> Message:
         """The twin: rounds without noise."""
-        problems = tasks.home.problems
+        tasks, problems = self._tasks(home), home.problems
         models = np.zeros((problems.n_tasks, problems.X.shape[1] - 1))
         for _ in range(1 + OPEN_ROUNDS):
             models = tasks.models(models)
-        return {"models": Unprotected(models), "own_units": Unprotected(own)}
+        return {"models": Unprotected(models), "own_units": Unprotected(self._own_units)}
+
+    def _tasks(self, home: Home) -> Tasks:
+        everybody = np.arange(home.problems.n_tasks)
+        return Tasks(home, everybody, self._own_units, self.penalty, self.coupling, self.max_rows)
+
+    def _participant(self, home: Home, facts: Facts) -> Tasks:
+        return self._tasks(home)
+
+    def _coordinator(self, facts: Facts) -> Curator:
+        given = self.clip_norm
+        clip_norm = self.lipschitz / self.penalty if given == "auto" else float(given)
+        mu = facts.mu / math.sqrt(self.rounds)
+        mechanism = EachRow(GaussianSum.for_mu(clip_norm, mu, facts.neighbours))
+        steps = tuple(Step(f"models {t}", mechanism) for t in range(1, self.rounds + 1))
+        return Curator((facts.n_tasks, facts.width - 1), self._own_units, steps)
 
     @isolated()
     def _at_home(self, home: Home, shared: Message) -> FloatArray:

@@ -12,10 +12,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from torch import Tensor
 
+from tacit.engine import Message, Unprotected
 from tacit.errors import InvalidInput
-from tacit.estimator import UNIT, Unprotected
-from tacit.estimator.halves import Message
-from tacit.estimator.planning import stated
 from tacit.neural import mixing
 from tacit.neural.coins import Coins
 from tacit.neural.isolation import ASSUMED
@@ -31,6 +29,7 @@ from tacit.neural.training import (
 )
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.mechanisms.rows import check_positive
+from tacit.privacy.planning import UNIT, stated
 from tacit.privacy.release import Release
 
 Noise = Literal["secure", "simulated"]

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 
 from tacit import folder
 from tacit.certificate import Subject, write_folder
+from tacit.engine import Progress, Unprotected
 from tacit.errors import InvalidInput
-from tacit.estimator import Unprotected
-from tacit.estimator.halves import Progress
 from tacit.estimator.leaving import Certified
 from tacit.metrics import nmse
 from tacit.neural.agreement import (

@@ -32,6 +32,10 @@ COMPARED = (
 )
 
 
+ROUNDING = 1e-6
+"""Runs that share a cap out exactly add up to it, but for this."""
+
+
 @dataclass(frozen=True)
 class Statement:
     """What everything recorded for some tasks reveals of the worst of them, all told."""
@@ -133,8 +137,9 @@ class Account:
         if runs <= 1 or not self.cap:
             return pair[0], pair[1], runs > 1
         reached = next((r for r in self.cap if Cost(*cost).within(with_slack(r))), self.cap[-1])
-        capped = (reached.epsilon, sum(rung.delta for rung in self.cap), False)
-        return min(capped, (pair[0], pair[1], True))
+        if reached.epsilon <= pair[0] * (1 + ROUNDING):
+            return reached.epsilon, sum(rung.delta for rung in self.cap), False
+        return pair[0], pair[1], True
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tacit.estimator import UNIT
+from tacit.privacy.planning import UNIT
 from tacit.report.facts import Facts, best_guess, plural
 from tacit.rounding import odds, rounded_up
 

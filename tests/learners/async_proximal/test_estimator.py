@@ -12,9 +12,9 @@ import pytest
 from tacit import AsyncProximal, Budget, Ledger, SingleTask
 from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
+from tacit.engine import Unprotected
 from tacit.engine.latencies import Pareto, Straggler, Uniform
 from tacit.errors import BudgetExceeded, InvalidInput, UntrustedMessage
-from tacit.estimator import Unprotected
 from tacit.learners.async_proximal.node import node_run
 from tacit.learners.async_proximal.refit import others_of_each, others_of_newcomer
 from tacit.metrics import nmse_per_task

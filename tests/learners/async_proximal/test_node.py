@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from tacit.engine import Unprotected
 from tacit.engine.arrivals import GRADIENT, Arrival, Parties, run
 from tacit.engine.latencies import Constant, Faults, Uniform, visits
 from tacit.errors import BudgetExceeded, InvalidInput
-from tacit.estimator import Unprotected
 from tacit.learners.async_proximal.averaging import AveragingServer
 from tacit.learners.async_proximal.formulations import (
     MeanLoss,

@@ -286,7 +286,7 @@ class Reshaped:
     """No second noise: the one row that a published node contributes."""
 
     def release(self, node: int, number: int, contribution: FloatArray) -> Any:
-        from tacit.estimator import Unprotected
+        from tacit.engine import Unprotected
 
         return Unprotected(contribution[0])
 

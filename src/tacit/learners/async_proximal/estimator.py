@@ -39,9 +39,10 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from tacit.engine import Message, Outcome, Progress, Unprotected
 from tacit.engine.latencies import Latency, Uniform
 from tacit.errors import InvalidInput
-from tacit.estimator import Door, Home, Message, MultiTaskEstimator, Progress, Unprotected
+from tacit.estimator import Home, MultiTaskEstimator
 from tacit.learners.async_proximal.node import node_run
 from tacit.learners.async_proximal.private_steps import Setting, public_clip_norm
 from tacit.learners.async_proximal.promise import (
@@ -74,6 +75,7 @@ from tacit.linear.penalties import (
     TraceNorm,
 )
 from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.planning import Door
 from tacit.tasks import Schema, TaskSet
 from tacit.tasks.labels import canonical_label
 
@@ -154,10 +156,12 @@ class AsyncProximal(MultiTaskEstimator):
 
     # --- what is shared ------------------------------------------------------------------------
 
-    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
+    def _open(self, home: Home) -> Message:
         shared, own = _penalties(self.penalty)
-        if door is None:
-            return open_optimum(home, shared, own)
+        return open_optimum(home, shared, own)
+
+    def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
+        shared, own = _penalties(self.penalty)
         setting, sizes = self._setting(home, door), self._sizes(home, door)
         if self.server == "trusted":
             return through_trusted_server(home, door, setting, sizes, progress)
@@ -227,8 +231,10 @@ class AsyncProximal(MultiTaskEstimator):
                 "sampling_rate is for nodes with mechanism='gaussian' and server='adversary'"
             )
 
-    def _remember(self, schema: Schema, tasks: TaskSet, shared: Message, door: Door | None) -> None:
-        super()._remember(schema, tasks, shared, door)
+    def _remember(
+        self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None
+    ) -> None:
+        super()._remember(schema, tasks, outcome, door)
         if door is not None and self.server != "trusted":
             self.history_ = node_history(door)
 

@@ -31,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit.engine import Message
 from tacit.engine.arrivals import GRADIENT, Released
-from tacit.estimator import Message
 from tacit.learners.async_proximal.private_steps import NodePlan
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss

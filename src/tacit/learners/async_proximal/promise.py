@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from tacit.estimator import UNIT, Door
 from tacit.learners.async_proximal.node import node_run
 from tacit.learners.async_proximal.private_steps import Allowance, NodePlan, Setting
 from tacit.privacy.accounting import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.planning import UNIT, Door
 
 ADVERSARY = replace(
     UNIT,

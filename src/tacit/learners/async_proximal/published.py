@@ -21,9 +21,9 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from tacit.engine import Message
 from tacit.engine.arrivals import GRADIENT, Arrival, Released
 from tacit.errors import InvalidInput
-from tacit.estimator import Message
 from tacit.learners.async_proximal.admission import Admission, IntArray
 from tacit.learners.async_proximal.formulations import Formulation, MeanLoss, OwnPart
 from tacit.learners.async_proximal.server import admitted, counted

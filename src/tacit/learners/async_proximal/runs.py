@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacit.engine import run_rounds
+from tacit.engine import Message, Outcome, Progress, Unprotected, run_rounds
 from tacit.engine.arrivals import Parties, run
 from tacit.engine.latencies import Latency, visits
-from tacit.estimator import Door, Home, Message, Progress, Unprotected
+from tacit.estimator import Home
 from tacit.learners.async_proximal.averaging import AveragingServer
 from tacit.learners.async_proximal.formulations import mean_losses
 from tacit.learners.async_proximal.node import LedgerOutbox, private_nodes
@@ -36,6 +36,7 @@ from tacit.learners.async_proximal.trusted import AllNodes, TrustedServer
 from tacit.linear.alone import best_alone
 from tacit.linear.penalties import Penalty
 from tacit.linear.together import open_decomposed
+from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared, Release
 
 TWIN_TRUST = 0.5
@@ -71,7 +72,7 @@ def asynchronously(
     setting: Setting,
     sizes: list[float],
     when: Times,
-) -> Message:
+) -> Outcome:
     """Every node sends its messages when they are ready; the server answers each at once."""
     shared, own = penalties
     plans = node_plans(door, setting, sizes)
@@ -86,14 +87,15 @@ def asynchronously(
         np.array([plan.largest for plan in plans]),
     )
     nodes = private_nodes(home.problems, home.loss, plans, own, levels)
-    parties = Parties(server, nodes, outbox, transcript=door.transcript)
+    parties = Parties(server, nodes, outbox)
     releases = [plan.releases for plan in plans]
     end = run(parties, visits(when.latency, releases, seed=when.seed))
-    return {
+    found: Message = {
         "P": outbox.made(server.shared(end.server)),
         "Q": outbox.made(np.stack(end.nodes, axis=1)),
         "trust": Declared(np.array([max(0.0, 1 - plan.error) for plan in plans])),
     }
+    return Outcome(found, parties.transcript)
 
 
 def node_plans(door: Door, setting: Setting, sizes: list[float]) -> list[NodePlan]:
@@ -115,25 +117,26 @@ def _opened(door: Door, plans: list[NodePlan]) -> LedgerOutbox:
 
 def through_trusted_server(
     home: Home, door: Door, setting: Setting, sizes: list[float], progress: Progress
-) -> Message:
+) -> Outcome:
     """Rounds of one noisy sum over the rows of all nodes."""
     allowed = allowances(door, setting)[int(np.argmax(door.shares))]
     coordinator = TrustedServer.planned(
         replace(setting, coupled=False), sum(sizes), tuple(home.problems.sizes.tolist()), allowed
     )
-    p = run_rounds(AllNodes(home), coordinator, door, progress=progress)["p"]
+    outcome = run_rounds(AllNodes(home), coordinator, door, progress=progress)
+    p, m = outcome.shared["p"], len(sizes)
     assert isinstance(p, Release)
-    m = len(sizes)
-    return {
+    found: Message = {
         "P": p.map(lambda value: np.tile(value[:, None], (1, m))),
         "Q": Declared(np.zeros((setting.width, m))),
         "trust": Declared(np.full(m, max(0.0, 1 - coordinator.plan.error))),
     }
+    return replace(outcome, shared=found)
 
 
 def as_published(
     home: Home, door: Door, penalty: Penalty, setting: Setting, when: Times
-) -> Message:
+) -> Outcome:
     """Algorithm 1. P comes of noisy messages; Q was never privatised, and is marked so."""
     releases = setting.releases or MOST_RELEASES
     row_norm, loss = math.sqrt(setting.width), setting.loss.name
@@ -154,10 +157,11 @@ def as_published(
         )
     outbox = _opened(door, plans)
     server = PublishedServer(penalty, level, step, setting.width, len(nodes))
-    parties = Parties(server, nodes, outbox, transcript=door.transcript)
+    parties = Parties(server, nodes, outbox)
     end = run(parties, visits(when.latency, [plan.releases for plan in plans], seed=when.seed))
-    return {
+    found: Message = {
         "P": outbox.made(server.shared(end.server)),
         "Q": Unprotected(np.stack([state.q for state in end.nodes], axis=1)),
         "trust": Declared(np.full(len(nodes), TWIN_TRUST)),
     }
+    return Outcome(found, parties.transcript)

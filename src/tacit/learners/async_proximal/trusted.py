@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.estimator import Home, Message, Public, Step
+from tacit.engine import Message, Public, Step
+from tacit.estimator import Home
 from tacit.learners.async_proximal.mechanisms import Pooled
 from tacit.learners.async_proximal.node import example_gradients
 from tacit.learners.async_proximal.private_steps import Allowance, NodePlan, Setting, node_plan

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.engine import run_rounds
+from tacit.engine import Facts, Message, Outcome, Step, Unprotected
 from tacit.errors import InvalidInput
-from tacit.estimator import (
-    UNIT,
-    Door,
-    Home,
-    Message,
-    MultiTaskEstimator,
-    Progress,
-    Step,
-    Unprotected,
-)
-from tacit.estimator.planning import open_door, stated
+from tacit.estimator import Home, PrivateLearner, learner
 from tacit.learners.model_protected.halves import (
     KINDS,
     OWN_PENALTIES,
@@ -49,6 +38,8 @@ from tacit.privacy.covariance_noise import (
 )
 from tacit.privacy.mechanisms import KNormSum, PublishedWishart
 from tacit.privacy.mechanisms.nested import EachRow
+from tacit.privacy.planning import UNIT, Door, open_door, stated
+from tacit.tasks import Schema, TaskSet
 
 AUTO_CLIP = 1.0  # in a task's own units a model that explains its targets has about norm one
 AUTO_LEVEL = 0.1  # of K√(m/d), the singular value of m models of norm K spread over d directions
@@ -71,7 +62,8 @@ again, so its own guarantee against the other tasks holds whatever that noise di
 noise at home is the smaller one, the covariance's noise adds nothing."""
 
 
-class ModelProtected(MultiTaskEstimator):
+@learner
+class ModelProtected(PrivateLearner):
     """S1 Algorithm 1: rounds of models in, a noisy covariance out, a step at home.
 
     ``penalty`` is λ ("auto": a public rule; by held-out rows in the twin); ``mechanism`` "gaussian"
@@ -83,49 +75,18 @@ class ModelProtected(MultiTaskEstimator):
 
     _penalty: ClassVar[Penalty] = TraceNorm()
 
-    def __init__(
-        self,
-        loss: Literal["squared", "logistic"] = "squared",
-        budget: Budget | Mapping[Any, Budget] | None = None,
-        rounds: int | Literal["auto"] = "auto",
-        clip_norm: float | Literal["auto"] = "auto",
-        penalty: float | Literal["auto"] = "auto",
-        mechanism: str = "gaussian",
-        covariance: Literal["features", "tasks"] = "features",
-        accelerated: bool = True,
-        strong_convexity: float = 0.0,
-        schedule: Schedule = "auto",
-        start: Start = "ridge",
-        refit: bool = True,
-        protect_examples: Budget | None = None,
-        ledger: Any = None,
-        noise: Literal["secure", "simulated"] = "secure",
-        ranges: Any = None,
-        fit_intercept: bool = True,
-        as_published: bool | Literal["first"] = False,
-        run: str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.budget = budget
-        self.rounds = rounds
-        self.clip_norm = clip_norm
-        self.penalty = penalty
-        self.mechanism = mechanism
-        self.covariance = covariance
-        self.accelerated = accelerated
-        self.strong_convexity = strong_convexity
-        self.schedule = schedule
-        self.start = start
-        self.refit = refit
-        self.protect_examples = protect_examples
-        self.ledger = ledger
-        self.noise = noise
-        self.ranges = ranges
-        self.fit_intercept = fit_intercept
-        self.as_published = as_published
-        self.run = run
-        self.random_state = random_state
+    rounds: int | Literal["auto"] = "auto"
+    clip_norm: float | Literal["auto"] = "auto"
+    penalty: float | Literal["auto"] = "auto"
+    mechanism: str = "gaussian"
+    covariance: Literal["features", "tasks"] = "features"
+    accelerated: bool = True
+    strong_convexity: float = 0.0
+    schedule: Schedule = "auto"
+    start: Start = "ridge"
+    refit: bool = True
+    protect_examples: Budget | None = None
+    as_published: bool | Literal["first"] = False
 
     # --- what differs between the three ---
 
@@ -147,17 +108,8 @@ class ModelProtected(MultiTaskEstimator):
 
     # --- the contract ---
 
-    def _learn(self, home: Home, door: Door | None, progress: Progress) -> Message:
-        self._check()
-        if door is None:
-            shared, self._found = self._open(home)
-            return shared
-        door = self._door_at_home(door)
-        curator = self._curator(home, door)
-        tasks = Tasks.at(home, curator.rules, self.start)
-        shared = run_rounds(tasks, curator, door, progress=progress)
-        self._note_local(door.at_home)
-        return shared
+    def _participant(self, home: Home, facts: Facts) -> Tasks:
+        return Tasks.at(home, self._rules(facts), self.start)
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         if "spread" in shared:
@@ -200,20 +152,21 @@ class ModelProtected(MultiTaskEstimator):
             raise InvalidInput(f"as_published must be a bool or 'first', got {self.as_published!r}")
         self._kind()
 
-    def _curator(self, home: Home, door: Door) -> Curator:
-        m, d = home.problems.n_tasks, home.problems.X.shape[1] - 1
-        clip_norm = AUTO_CLIP if self.clip_norm == "auto" else float(self.clip_norm)
-        rounds = self._rounds(door, clip_norm, m, d)
-        mechanisms, edges = self._mechanisms(door, clip_norm, m, d, rounds)
-        rules = self._rules(clip_norm, m, d)
-        own = self._noises_at_home(clip_norm, rounds)
+    def _coordinator(self, facts: Facts) -> Curator:
+        rounds = self._rounds(facts)
+        mechanisms, edges = self._mechanisms(facts, rounds)
+        own = self._noises_at_home(rounds)
         steps = tuple(
             Step(f"covariance {t}", *both)
             for t, both in enumerate(zip(mechanisms, own, strict=True), start=1)
         )
-        return Curator(rules, steps, edges, m, d)
+        return Curator(self._rules(facts), steps, edges, facts.n_tasks, facts.width - 1)
 
-    def _rules(self, clip_norm: float, m: int, d: int) -> Rules:
+    def _clip(self) -> float:
+        return AUTO_CLIP if self.clip_norm == "auto" else float(self.clip_norm)
+
+    def _rules(self, facts: Facts) -> Rules:
+        clip_norm, m, d = self._clip(), facts.n_tasks, facts.width - 1
         own = self._own_penalty()
         step = (1.0 if own is None else 0.5) / (1 + self.strong_convexity)
         typical = clip_norm * math.sqrt(m / max(d, 1))
@@ -236,20 +189,19 @@ class ModelProtected(MultiTaskEstimator):
             own_level=step * own_level,
         )
 
-    def _rounds(self, door: Door, clip_norm: float, m: int, d: int) -> int:
+    def _rounds(self, facts: Facts) -> int:
         """T, from (ε, δ, m, d): more rounds only while their noise stays below the signal."""
         if self.rounds != "auto":
             return int(self.rounds)
         if self.as_published:
             return PUBLISHED_ROUNDS
-        _, (edge,) = self._mechanisms(door, clip_norm, m, d, 1)
-        ratio = edge / (clip_norm**2 * m / max(d, 1))
+        _, (edge,) = self._mechanisms(facts, 1)
+        ratio = edge / (self._clip() ** 2 * facts.n_tasks / max(facts.width - 1, 1))
         return max(1, min(MOST_ROUNDS, int((QUIET / ratio) ** 2)))
 
-    def _mechanisms(
-        self, door: Door, clip_norm: float, m: int, d: int, rounds: int
-    ) -> tuple[tuple[Any, ...], tuple[float, ...]]:
+    def _mechanisms(self, facts: Facts, rounds: int) -> tuple[tuple[Any, ...], tuple[float, ...]]:
         """One for each round, and the edge of its noise."""
+        clip_norm, m, d = self._clip(), facts.n_tasks, facts.width - 1
         schedule: Schedule = self.schedule if self.rounds == rounds else "auto"
         weights = schedule_weights(
             schedule,
@@ -260,25 +212,26 @@ class ModelProtected(MultiTaskEstimator):
         kind = self._kind()
         if self.as_published:
             version: Literal["last", "first"] = "first" if self.as_published == "first" else "last"
-            amounts = published_amounts(weights, door.pure or Cost())
+            amounts = published_amounts(weights, facts.pure or Cost())
             found: list[Any] = [
                 published_mechanism(kind, clip_norm, float(a), version) for a in amounts
             ]
         else:
-            if door.pure is not None:
-                amounts = pure_amounts(weights, door.pure)
+            if facts.pure is not None:
+                amounts = pure_amounts(weights, facts.pure)
             else:
-                amounts = weights * door.mu / np.linalg.norm(weights)
+                amounts = weights * facts.mu / np.linalg.norm(weights)
             found = [
-                sound_mechanism(kind, self.mechanism, clip_norm, float(a), door.neighbours, m)
+                sound_mechanism(kind, self.mechanism, clip_norm, float(a), facts.neighbours, m)
                 for a in amounts
             ]
         return tuple(found), tuple(noise_edge(each, max(d, 1), m) for each in found)
 
     # --- Algorithm 5: noise of each task's own, before each covariance ---
 
-    def _door_at_home(self, door: Door) -> Door:
+    def _opened(self, *given: Any) -> Door:
         """With a second account, of what the curator learns: another adversary, another budget."""
+        door = super()._opened(*given)
         if self.protect_examples is None:
             return door
         own = open_door(
@@ -294,9 +247,9 @@ class ModelProtected(MultiTaskEstimator):
         )
         return replace(door, at_home=own)
 
-    def _noises_at_home(self, clip_norm: float, rounds: int) -> list[EachRow | None]:
+    def _noises_at_home(self, rounds: int) -> list[EachRow | None]:
         """Steps 4 and 5: b of density ∝ exp(−‖b‖₂/s), s = 2K/ε, on each model."""
-        budget = self.protect_examples
+        budget, clip_norm = self.protect_examples, self._clip()
         if budget is None:
             return [None] * rounds
         amounts = pure_amounts(np.ones(rounds), Cost(epsilon=budget.epsilon, delta=budget.delta))
@@ -305,7 +258,11 @@ class ModelProtected(MultiTaskEstimator):
         sound = [KNormSum.for_epsilon(clip_norm, float(a), budget.neighbours) for a in amounts]
         return [EachRow(each) for each in sound]
 
-    def _note_local(self, own: Door | None) -> None:
+    def _remember(
+        self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None
+    ) -> None:
+        super()._remember(schema, tasks, outcome, door)
+        own = None if door is None else door.at_home
         if own is not None:
             self.local_guarantee_ = stated(
                 AGAINST_THE_CURATOR,
@@ -318,7 +275,7 @@ class ModelProtected(MultiTaskEstimator):
 
     # --- the non-private twin ---
 
-    def _open(self, home: Home) -> tuple[Message, FloatArray]:
+    def _open(self, home: Home) -> Message:
         penalty = None if self.penalty == "auto" else float(self.penalty)
         own, problems, loss = self._own_penalty(), home.problems, home.loss
         if own is None:
@@ -328,7 +285,8 @@ class ModelProtected(MultiTaskEstimator):
             penalties = (self._shared_penalty(), OWN_PENALTIES[own])
             found = open_decomposed(problems, loss, *penalties, levels)
         parts = {"spread": found.spread, "level": found.level, "own_level": found.own_level}
-        return {name: Unprotected(part) for name, part in parts.items()}, found.models
+        self._found = found.models
+        return {name: Unprotected(part) for name, part in parts.items()}
 
     def _joined(self, home: Home, shared: Message) -> FloatArray:
         parts = {name: np.asarray(part.value) for name, part in shared.items()}
@@ -339,6 +297,7 @@ class ModelProtected(MultiTaskEstimator):
         return joined(home.problems, home.loss, found, None if own is None else OWN_PENALTIES[own])
 
 
+@learner
 class LowRank(ModelProtected):
     """S1 Algorithm 2: task models in a common low-dimensional subspace (trace norm).
 
@@ -352,6 +311,7 @@ class LowRank(ModelProtected):
     """
 
 
+@learner
 class GroupSparse(ModelProtected):
     """S1 Algorithm 3: all tasks use the same few features (ℓ2,1); releases a diagonal only.
 
@@ -367,6 +327,7 @@ class GroupSparse(ModelProtected):
     _penalty: ClassVar[Penalty] = GroupNorm()
 
 
+@learner
 class Decomposed(ModelProtected):
     """S1 Algorithm 4: models W = P + Q, P shared and Q each task's own; Remark 4's variants.
 
@@ -380,57 +341,9 @@ class Decomposed(ModelProtected):
     (4, 30)
     """
 
-    def __init__(
-        self,
-        loss: Literal["squared", "logistic"] = "squared",
-        budget: Budget | Mapping[Any, Budget] | None = None,
-        rounds: int | Literal["auto"] = "auto",
-        clip_norm: float | Literal["auto"] = "auto",
-        penalty: float | Literal["auto"] = "auto",
-        own_penalty: float | Literal["auto"] = "auto",
-        shared: Literal["trace", "group"] = "trace",
-        own: Literal["l1", "column", "squared"] = "l1",
-        mechanism: str = "gaussian",
-        covariance: Literal["features", "tasks"] = "features",
-        accelerated: bool = True,
-        strong_convexity: float = 0.0,
-        schedule: Schedule = "auto",
-        start: Start = "ridge",
-        refit: bool = True,
-        protect_examples: Budget | None = None,
-        ledger: Any = None,
-        noise: Literal["secure", "simulated"] = "secure",
-        ranges: Any = None,
-        fit_intercept: bool = True,
-        as_published: bool | Literal["first"] = False,
-        run: str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            loss=loss,
-            budget=budget,
-            rounds=rounds,
-            clip_norm=clip_norm,
-            penalty=penalty,
-            mechanism=mechanism,
-            covariance=covariance,
-            accelerated=accelerated,
-            strong_convexity=strong_convexity,
-            schedule=schedule,
-            start=start,
-            refit=refit,
-            protect_examples=protect_examples,
-            ledger=ledger,
-            noise=noise,
-            ranges=ranges,
-            fit_intercept=fit_intercept,
-            as_published=as_published,
-            run=run,
-            random_state=random_state,
-        )
-        self.own_penalty = own_penalty
-        self.shared = shared
-        self.own = own
+    own_penalty: float | Literal["auto"] = "auto"
+    shared: Literal["trace", "group"] = "trace"
+    own: Literal["l1", "column", "squared"] = "l1"
 
     def _shared_penalty(self) -> Penalty:
         if self.shared not in ("trace", "group"):

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.engine import Message, Public, Step
 from tacit.errors import InvalidInput
-from tacit.estimator import Home, Message, Public, Step
+from tacit.estimator import Home
 from tacit.linear.alone import INTERCEPT_VARIANCE, PENALTIES, best_alone, own_path
 from tacit.linear.batched import Path, solve_path
 from tacit.linear.evidence import log_evidence, mixture, usual_penalties

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure
-from tacit.estimator.halves import Door
-from tacit.linear.losses import FloatArray
-from tacit.privacy.accounting import Cost, cost, gaussian_mu, remaining_mu
-from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget, Guarantee
+from tacit.privacy.accounting import Cost, Event, cost, gaussian_mu, remaining_mu
+from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget, Guarantee, Neighbours
 from tacit.privacy.chain import event_from_json
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import PURE
 from tacit.privacy.promises import not_covered
-from tacit.privacy.release import new_run
+from tacit.privacy.release import FloatArray, Key, Mechanism, Release, new_run
 from tacit.tasks.labels import canonical_label, require_one_text
 
 UNIT = Guarantee(
@@ -38,6 +36,50 @@ UNIT = Guarantee(
 """Task-level joint DP, before anything is known about the run."""
 
 SIMULATED = "simulated noise: floating-point draws from a seeded generator"
+
+
+@dataclass(frozen=True)
+class Door:
+    """What a run needs to release anything."""
+
+    ledger: Ledger
+    run: str
+    labels: tuple[Hashable, ...]
+    budgets: tuple[Budget | None, ...]  # per task; None: not charged, contributes zero
+    shares: FloatArray  # (m,), each task's clip norm relative to the most generous budget
+    mu: float  # what the most generous task spends, as μ-GDP; 0 in a pure run
+    rng: np.random.Generator | None  # None: secure noise
+    pure: Cost | None = None  # in a pure run: the ε and δ of the most generous task
+    promise: Guarantee = UNIT  # whom the run protects from whom
+    doubts: tuple[str, ...] = ()  # why nothing is proven
+    family: str = ""
+    at_home: Door | None = None  # of what tasks release to the curator, if he is not trusted either
+
+    def open(self, plan: Sequence[Event]) -> None:
+        """Declares the run on the ledger; BudgetExceeded before any noise is drawn."""
+        self.ledger.open_run(
+            self.run, self.labels, self.budgets, plan, shares=self.shares, **self.terms()
+        )
+
+    def terms(self) -> dict[str, Any]:
+        """What every run through this door declares beside its budgets and its plan."""
+        return {
+            "unit": self.promise.unit,
+            "adversary": self.promise.adversary,
+            "secure": self.rng is None,
+            "doubts": self.doubts,
+            "family": self.family,
+        }
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation of all budgets of the run."""
+        return next(budget.neighbours for budget in self.budgets if budget is not None)
+
+    def release(self, number: int, party: str, mechanism: Mechanism, contributions: Any) -> Release:
+        """Release ``number`` of the run, by this party."""
+        key = Key(self.run, number, party)
+        return self.ledger.release(mechanism, contributions, key=key, rng=self.rng)
 
 
 def open_door(
