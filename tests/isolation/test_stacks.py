@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -122,12 +125,12 @@ SLOW = ("lasso", "split", "split by columns")
 @every_loss
 @pytest.mark.parametrize("name", COMPUTED)
 def test_a_task_has_the_same_bits_alone_and_in_any_subset_and_order(name: str, loss: Loss) -> None:
-    sizes = [4, 5, 1, 0, 9, 33, 70, 4, 12, 5]
+    sizes = [4, 5, 1, 0, 9, 33, 70, 4, 12, 5, 1, 1]
     everybody = together([task(n, seed) for seed, n in enumerate(sizes)])
     whole = COMPUTED[name](everybody, loss)
     rng = np.random.default_rng(0)
     subsets = [[i] for i in range(len(sizes))] if name not in SLOW else [[0], [3], [6]]
-    subsets += [rng.permutation(len(sizes))[:k].tolist() for k in (2, 5, 9, 10)]
+    subsets += [rng.permutation(len(sizes))[:k].tolist() for k in (2, 5, 9, 12)]
     for subset in subsets:
         found = COMPUTED[name](everybody.select(subset), loss)
         assert found == [whole[i] for i in subset], subset
@@ -180,6 +183,20 @@ def test_chunks_and_blocks_of_any_size_give_the_same_bits(
     assert np.concatenate(parts).tobytes() == alone
 
 
+def test_the_kernels_of_an_old_processor_give_the_same_bits_too() -> None:
+    """OpenBLAS without AVX, as on some virtual machines: its dot product looks at addresses. A BLAS
+    that knows no such name runs the same tests once more."""
+    chosen = "subset_and_order and not lasso and not split"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", __file__, "-k", chosen],
+        env=os.environ | {"OPENBLAS_CORETYPE": "Prescott"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_where_a_task_lies_in_memory_changes_no_bit() -> None:
     X, y = task(12, 0)
     for shift in range(9):
@@ -215,13 +232,6 @@ def test_an_operation_on_rows_sees_one_row(name: str, order: Any, width: int) ->
     for subset in ([0], [10], [3, 1], [9, 8, 7, 6, 5, 4], [*range(11)][::-1]):
         found = by_task(OPERATIONS[name](np.asarray(W[subset], order=order)))
         assert found == [whole[i] for i in subset]
-
-
-def test_a_product_of_all_rows_at_once_does_see_the_others() -> None:
-    """Why ``times_each`` is there: were W @ M safe, this library could do without it."""
-    M = np.random.default_rng(0).normal(size=(31, 31))
-    W = np.random.default_rng(1).normal(size=(50, 31))
-    assert any((W[:k] @ M)[0].tobytes() != (W @ M)[0].tobytes() for k in range(1, 50))
 
 
 @pytest.mark.parametrize("width", [3, 70])
@@ -269,7 +279,7 @@ def test_the_ladder_wastes_little_and_never_cuts() -> None:
     assert (lengths >= sizes).all()
     assert (np.diff(lengths) >= 0).all()
     assert (lengths <= sizes * 9 / 8).all()
-    np.testing.assert_array_equal(ladder(np.arange(6)), [1, 1, 2, 4, 4, 6])
+    np.testing.assert_array_equal(ladder(np.arange(6)), [2, 2, 2, 4, 4, 6])
     np.testing.assert_array_equal(ladder(lengths), lengths)
     uniform = 2.0 ** np.random.default_rng(0).uniform(6, 12, 10**5)  # lengths of all octaves alike
     waste = ladder(np.ceil(uniform).astype(np.int64)) / uniform

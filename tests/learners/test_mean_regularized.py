@@ -146,6 +146,19 @@ def test_contributions_have_norm_at_most_one() -> None:
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
 
 
+def test_votes_on_scales_are_summed_at_the_sensitivity_of_votes() -> None:
+    data = related_tasks(80, (2, 6), 3, rng=np.random.default_rng(6))
+    model = MeanRegularized(budget=Budget(2.0), rounds=1).fit(data.X, data.y, task=data.task)
+    scale, direction = model.history_[:2]
+    assert (scale["mechanism"]["name"], direction["mechanism"]["name"]) == (
+        "VoteSum",
+        "GaussianSum",
+    )
+    for line, sensitivity in ((scale, np.sqrt(2)), (direction, 2.0)):
+        spent = line["mechanism"]["sigma"] * line["event"]["mu"]
+        assert spent == pytest.approx(sensitivity)
+
+
 @pytest.mark.parametrize(("delta", "said"), [(1e-5, False), (1 / 20, True)])
 def test_a_delta_near_one_over_m_is_told(delta: float, said: bool) -> None:
     data = related_tasks(20, 8, 3, rng=np.random.default_rng(0))

@@ -242,7 +242,8 @@ def scale_votes(home: Home) -> FloatArray:
 def directions(
     problems: Problems, loss: Loss, mean: FloatArray, clip_norm: float | None
 ) -> FloatArray:
-    """The pull of each task on the mean: w_k − w̄ at λ₀, at norm one (or divided by clip_norm)."""
+    """The pull of each task on the mean: w_k − w̄ at λ₀, at norm one, or shorter where it is next
+    to nothing (``directed``); or divided by clip_norm."""
     penalty = np.array([default_penalty(problems.X.shape[1])])
     update = solve_path(problems, penalty, loss=loss, mean=mean).coef[:, 0] - mean
     return directed(update) if clip_norm is None else update / clip_norm

@@ -137,17 +137,18 @@ class Block:
 
 
 def ladder(sizes: IntArray) -> IntArray:
-    """The length that a task of so many rows is padded to: 1, or even, eight in each octave.
+    """The length that a task of so many rows is padded to: even, eight of them in each octave.
 
     Lengths grow by 1/16 to 1/8 from 16 up: about 1.04 times the rows, and 1.14 times what is cubic
-    in them.
+    in them. Two at least: a product of one row is a dot product, and BLAS's for processors without
+    AVX adds in an order that depends on where in memory the row lies.
 
     >>> ladder(np.array([0, 1, 3, 16, 17, 33, 100]))
-    array([  1,   1,   4,  16,  18,  36, 104])
+    array([  2,   2,   4,  16,  18,  36, 104])
     """
-    sizes = np.maximum(sizes, 1)
+    sizes = np.maximum(sizes, 2)
     octave = np.frexp(np.float64(sizes - 1))[1]  # sizes − 1 < 2^octave, exactly
-    step = 1 << np.clip(octave - 4, octave > 0, None).astype(np.int64)
+    step = 1 << np.maximum(octave - 4, 1).astype(np.int64)
     return np.asarray(-(-sizes // step) * step)
 
 

@@ -69,8 +69,9 @@ class ModelProtected(PrivateLearner):
     ``penalty`` is λ ("auto": a public rule; by held-out rows in the twin); ``mechanism`` "gaussian"
     or a pure one; ``covariance`` "features" (WWᵀ) or "tasks" (WᵀW); ``schedule`` "auto" (Theorem
     6), ("power", α), ("geometric", Q) or weights; ``start`` "ridge", "lasso", "zeros" or a function
-    (problems, loss) → models; ``refit`` as above (6); ``protect_examples`` a Budget for Algorithm
-    5; ``as_published`` True, or "first" for the first version's sensitivities.
+    (problems, loss) → models (1, D), called with one task at a time; ``refit`` as above (6);
+    ``protect_examples`` a Budget for Algorithm 5; ``as_published`` True, or "first" for the first
+    version's sensitivities.
     """
 
     _penalty: ClassVar[Penalty] = TraceNorm()
