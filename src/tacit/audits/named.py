@@ -18,7 +18,7 @@ def every_audit() -> tuple[Audit, ...]:
     """Mechanisms, the ledger, learners, and the hall.
 
     >>> [audit.name for audit in every_audit()][:3]
-    ['GaussianSum', 'SymmetricGaussian', 'DiagonalGaussian']
+    ['GaussianSum', 'VoteSum', 'SymmetricGaussian']
     """
     return (
         *mechanism_audits(),

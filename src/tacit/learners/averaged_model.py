@@ -51,6 +51,7 @@ class AveragedModel(PrivateLearner):
     """One model for all tasks: the (noisy) average of what each learned alone.
 
     >>> from tacit.datasets import related_tasks
+    >>> from tacit.privacy.budget import Budget
     >>> data = related_tasks(40, rng=np.random.default_rng(0))
     >>> model = AveragedModel(budget=Budget(2.0), noise="simulated", random_state=0)
     >>> model.fit(data.X, data.y, task=data.task).coef_.shape

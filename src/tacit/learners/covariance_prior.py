@@ -80,6 +80,7 @@ class CovariancePrior(PrivateLearner):
     instead of d(d+1)/2.
 
     >>> from tacit.datasets import low_rank_tasks
+    >>> from tacit.privacy.budget import Budget
     >>> data = low_rank_tasks(60, rows=8, n_features=6, rank=2, rng=np.random.default_rng(0))
     >>> model = CovariancePrior(budget=Budget(5.0), noise="simulated", random_state=0)
     >>> model.fit(data.X, data.y, task=data.task).coef_.shape
