@@ -25,7 +25,8 @@ import numpy as np
 
 from tacit import Budget, TaskAwareEncoder
 from tacit.datasets import load_household_power, load_mnist_by_writer, load_real_estate
-from tacit.learners.task_aware.published import Strategy
+from tacit.encoders.base import Strategy
+from tacit.encoders.designs import expected_loss
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 STRATEGIES: tuple[Strategy, ...] = ("task-agnostic", "privacy-agnostic", "task-aware")
@@ -117,7 +118,7 @@ CASES: dict[str, tuple[Callable[[int], Case], tuple[float, ...]]] = {  # and the
 
 
 def scored(encoder: TaskAwareEncoder, case: Case) -> dict[str, float]:
-    found = {"loss": encoder.design_.loss(case.test, case.K) / case.divisor}
+    found = {"loss": expected_loss(encoder.design_, case.test, case.K) / case.divisor}
     if case.scores is not None:
         found |= case.scores(encoder.inverse_transform(encoder.transform(case.test)))
     return found

@@ -25,9 +25,9 @@ from sklearn.datasets import load_breast_cancer
 from torch import nn
 
 from tacit.datasets import load_household_power, load_mnist_by_writer, load_real_estate
-from tacit.neural.encoder import TaskAwareEncoder
-from tacit.neural.encoder_data import LOSSES
-from tacit.neural.encoder_strategies import Strategy
+from tacit.encoders.base import Strategy
+from tacit.encoders.neural import TaskAwareEncoder
+from tacit.encoders.neural.task import LOSSES
 from tacit.privacy.budget import Budget
 
 Array = NDArray[np.float64]

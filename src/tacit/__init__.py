@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tacit._version import __version__
 
 if TYPE_CHECKING:
+    from tacit.encoders.linear_encoder import TaskAwareEncoder
     from tacit.learners.async_proximal.estimator import AsyncProximal
     from tacit.learners.averaged_model import AveragedModel
     from tacit.learners.covariance_prior import CovariancePrior
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
     from tacit.learners.pooled import Pooled
     from tacit.learners.single_task import SingleTask
-    from tacit.learners.task_aware import TaskAwareEncoder
     from tacit.learners.task_relationship import TaskRelationship
     from tacit.privacy.budget import Budget, Guarantee
     from tacit.privacy.ledger import Ledger
@@ -45,7 +45,7 @@ _HOME = {
     "Pooled": "tacit.learners.pooled",
     "Release": "tacit.privacy.release",
     "SingleTask": "tacit.learners.single_task",
-    "TaskAwareEncoder": "tacit.learners.task_aware",
+    "TaskAwareEncoder": "tacit.encoders.linear_encoder",
     "TaskRelationship": "tacit.learners.task_relationship",
     "TaskSet": "tacit.tasks",
 }

@@ -101,6 +101,15 @@ def read(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[st
     return description, arrays, certificate
 
 
+def read_as(learner: str, directory: str | Path) -> tuple[dict[str, Any], ...]:
+    """Description, arrays and certificate of a folder that this learner wrote."""
+    found = read(directory)
+    name = found[0].get("learner")
+    if name != learner:
+        raise InvalidInput(f"{directory} holds a {name}; load it with tacit.{name}.load")
+    return found
+
+
 def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
     """The new content appears under its name at once, or the old one stays.
 

@@ -9,8 +9,8 @@ import pytest
 
 from tacit.audits.cases import Case, Settings
 from tacit.audits.local_encoders import K, local_encoder_audits, public_rows, users
+from tacit.encoders.linear_encoder import TaskAwareEncoder
 from tacit.errors import InvalidInput
-from tacit.learners.task_aware import TaskAwareEncoder
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms.local import LocalKNorm, additive
 
@@ -41,14 +41,14 @@ def test_a_batch_that_one_row_stops_is_refuted() -> None:
 
 def test_an_encoder_that_refuses_again_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: a NaN row is an error in transform, as it once was."""
-    sound = TaskAwareEncoder._validated
+    sound = TaskAwareEncoder._rows
 
-    def refusing(self: Any, X: Any, *, reset: bool) -> Any:
+    def refusing(self: Any, X: Any, *, fitting: bool = False) -> Any:
         if np.isnan(np.asarray(X)).any():
             raise InvalidInput("NaN")
-        return sound(self, X, reset=reset)
+        return sound(self, X, fitting=fitting)
 
-    monkeypatch.setattr(TaskAwareEncoder, "_validated", refusing)
+    monkeypatch.setattr(TaskAwareEncoder, "_rows", refusing)
     case = CASES["TaskAwareEncoder, a row that cannot be read"]
     assert case.audit(Settings(seed=0, samples=1_000)).refuted
 
@@ -56,7 +56,7 @@ def test_an_encoder_that_refuses_again_is_refuted(monkeypatch: pytest.MonkeyPatc
 def test_the_users_lie_far_outside_the_ball() -> None:
     encoder = TaskAwareEncoder(Budget(1.0, 0.0)).fit(public_rows(), target=K)
     assert encoder.mechanism_ is not None
-    lengths = np.linalg.norm(encoder.design_.encoded(np.stack(users(encoder))), axis=1)
+    lengths = np.linalg.norm(encoder.encode(np.stack(users(encoder))), axis=1)
     np.testing.assert_allclose(lengths, 10 * encoder.mechanism_.radius)
 
 

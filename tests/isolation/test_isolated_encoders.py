@@ -10,7 +10,7 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,10 @@ import pytest
 from scipy import sparse
 
 from tacit import Budget, Ledger, TaskAwareEncoder
+from tacit.encoders import encode, networks
 from tacit.errors import InvalidInput, IsolationError
-from tacit.learners.task_aware import designs
 from tacit.privacy import isolation
 from tacit.privacy.isolation import products
-from tacit.privacy.local import encode
 from tacit.privacy.mechanisms import clip_rows
 from tacit.privacy.mechanisms.local import privunit
 from tacit.privacy.noise import FloatArray
@@ -50,14 +49,6 @@ def neural(**more: Any) -> Any:
     return made.fit(X, target=torch.nn.Linear(FEATURES, 1))
 
 
-def latent(encoder: Any) -> Callable[[Any], FloatArray]:
-    """φ before the clip and the noise, of either kind."""
-    made: Callable[[Any], FloatArray] = (
-        encoder.design_.encoded if hasattr(encoder, "design_") else encoder.encode
-    )
-    return made
-
-
 ENCODERS = [
     pytest.param(linear, id="linear"),
     pytest.param(neural, id="neural"),
@@ -79,7 +70,7 @@ def subsets(n: int) -> Iterator[np.ndarray[Any, np.dtype[np.intp]]]:
 
 @pytest.mark.parametrize("made", ENCODERS)
 def test_a_user_is_encoded_alike_alone_and_in_any_subset_and_order(made: Any) -> None:
-    encoded = latent(made())
+    encoded = made().encode
     whole = encoded(X)
     for some in subsets(USERS):
         np.testing.assert_array_equal(encoded(X[some]), whole[some])
@@ -87,7 +78,7 @@ def test_a_user_is_encoded_alike_alone_and_in_any_subset_and_order(made: Any) ->
 
 def test_a_sparse_row_is_encoded_alike_alone_and_in_any_subset_and_order() -> None:
     rows = sparse.csr_array(np.where(np.abs(X) > 2, X, 0.0))
-    encoded = linear().design_.encoded
+    encoded = linear().encode
     whole = encoded(rows)
     for some in subsets(USERS):
         np.testing.assert_array_equal(encoded(rows[some]), whole[some])
@@ -129,7 +120,7 @@ def test_a_row_that_cannot_be_read_is_reported_around_zero_and_stops_nobody(
     spoiled = X[:9].copy()
     spoiled[4] = bad
     radius = encoder.mechanism_.radius
-    encoded = latent(encoder)
+    encoded = encoder.encode
     one, other = (clip_rows(encoded(rows), radius) for rows in (X[:9], spoiled))
     np.testing.assert_array_equal(np.delete(one, 4, 0), np.delete(other, 4, 0))
     if not np.isfinite(bad):
@@ -217,11 +208,7 @@ def test_every_batch_is_held_against_itself_before_anybody_is_charged(
     def batched(rows: FloatArray, A: FloatArray) -> FloatArray:
         return np.asarray(sound(rows, A) * (1 + 2.0**-50 * (len(rows) > 1)))
 
-    monkeypatch.setattr(designs, "products", batched)
-    if not isinstance(encoder, TaskAwareEncoder):
-        from tacit.neural import encoder_layers
-
-        monkeypatch.setattr(encoder_layers.forward, "__defaults__", (batched,))
+    monkeypatch.setattr(networks, "products", batched)
     with pytest.raises(IsolationError, match="nothing was released"):
         encoder.transform(X, user=range(USERS))
     assert not [entry for entry in ledger.entries() if entry.kind != "ledger"]

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.encoders.device import export_encoder
+from tacit.encoders.domain import Domain
+from tacit.encoders.networks import Layer
+from tacit.encoders.reports import guarantee
 from tacit.privacy.budget import Budget
-from tacit.privacy.local import Layer, export_encoder, guarantee
 from tacit.privacy.mechanisms.local import (
     LocalGaussian,
     LocalKNorm,
@@ -157,12 +160,12 @@ def test_the_device_applies_domain_layers_and_clip_as_the_library_does(tmp_path:
     second = Layer(rng.standard_normal((4, 4)), rng.standard_normal(4), "relu")
     third = Layer(rng.standard_normal((3, 4)), rng.standard_normal(3), "tanh")
     nearly_exact = LocalGaussian(1.0, 1e9)
-    domain = np.array([-1.0, -np.inf]), np.array([1.0, np.inf])
+    domain = Domain(np.array([-1.0, -np.inf]), np.array([1.0, np.inf]))
     promised = guarantee(nearly_exact, Budget(1.0, 0.5))
     layers = [first, second, third]
     export_encoder(tmp_path, layers, nearly_exact, promised, delta=0.5, domain=domain)
     x = np.array([7.0, -0.3])
-    h = 1 / (1 + np.exp(-(first.weight @ np.clip(x, *domain) + first.bias)))
+    h = 1 / (1 + np.exp(-(first.weight @ np.clip(x, domain.low, domain.high) + first.bias)))
     h = np.maximum(0, second.weight @ h + second.bias)
     h = np.tanh(third.weight @ h + third.bias)
     assert np.linalg.norm(h) > 1

@@ -19,18 +19,17 @@ from typing import Any
 import numpy as np
 
 from tacit.audits.cases import Asked, Audit, Case, FloatArray
+from tacit.encoders.linear_encoder import TaskAwareEncoder
+from tacit.encoders.mechanism_choice import EVERY, LocalName
 from tacit.errors import InvalidInput
-from tacit.learners.task_aware import TaskAwareEncoder
 from tacit.privacy.auditing import AuditResult, Claim, Side
 from tacit.privacy.budget import Budget
-from tacit.privacy.local import MECHANISMS, LocalName
+from tacit.privacy.mechanisms import clip_rows
 from tacit.privacy.mechanisms.local import LocalLaplace, LocalMechanism, SampledLaplace
-from tacit.privacy.mechanisms.rows import clip_rows
 
 ROWS, OVERSIZE, FARTHER, BATCH = 300, 10.0, 3.0, 5
 REFUSED = -1e6  # the statistic where no report comes
 K = np.diag([2.0, 1.0, 0.0])
-EVERY: tuple[LocalName, ...] = (*MECHANISMS, "staircase")
 
 
 def public_rows() -> FloatArray:
@@ -55,12 +54,13 @@ def users(encoder: TaskAwareEncoder) -> tuple[FloatArray, FloatArray]:
     design, mechanism = encoder.design_, encoder.mechanism_
     if mechanism is None:
         raise InvalidInput("this encoder reports nothing: there is nothing to audit")
-    direction = worst_direction(mechanism, len(design.bias))
+    direction = worst_direction(mechanism, design.size)
     reach = OVERSIZE * mechanism.radius
     if isinstance(mechanism, SampledLaplace):
         reach = FARTHER * mechanism.sensitivity / (2 * float(np.abs(direction).sum()))
-    solve = np.linalg.pinv(design.matrix)
-    first, second = (solve @ (sign * reach * direction - design.bias) for sign in (1, -1))
+    (layer,) = design.encoder
+    solve = np.linalg.pinv(layer.weight)
+    first, second = (solve @ (sign * reach * direction - layer.bias) for sign in (1, -1))
     return first, second
 
 

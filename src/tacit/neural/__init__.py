@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacit.neural.encoder import TaskAwareEncoder
+    from tacit.encoders.neural import TaskAwareEncoder
     from tacit.neural.federated import FederatedMTL
 
 _HOME = {
     "FederatedMTL": "tacit.neural.federated",
-    "TaskAwareEncoder": "tacit.neural.encoder",
+    "TaskAwareEncoder": "tacit.encoders.neural",
 }
 
 __all__ = ["FederatedMTL", "TaskAwareEncoder"]

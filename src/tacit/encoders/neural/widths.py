@@ -14,14 +14,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from tacit.neural.encoder_strategies import Noise, Shape, learn
-from tacit.neural.encoder_training import (
-    Problem,
-    Schedule,
-    expected_loss,
-    train,
-    unperturbed,
-)
+from tacit.encoders.neural.learning import Schedule, expected_loss, train, unperturbed
+from tacit.encoders.neural.strategies import Noise, Shape, learn
+from tacit.encoders.neural.task import Problem
+from tacit.privacy.noise import FloatArray
 
 WIDTHS = (1, 2, 3, 5, 8, 16, 24)
 """Tried for dimensions=None, as far as there are features."""
@@ -53,7 +49,7 @@ def held_out_losses(
     return losses
 
 
-class Constant(nn.Module):
+class _Constant(nn.Module):
     """One estimate x̂ for everybody, whatever was reported."""
 
     def __init__(self, start: Tensor) -> None:
@@ -67,9 +63,10 @@ class Constant(nn.Module):
 
 def without_report(
     problem: Problem, schedule: Schedule, generator: torch.Generator
-) -> tuple[Constant, float]:
+) -> tuple[FloatArray, float]:
     """The best x̂ for everybody, and the task loss it leaves: what no report at all would give."""
-    constant, nobody = Constant(torch.zeros_like(problem.rows[0])), nn.Identity()
+    constant, nobody = _Constant(torch.zeros_like(problem.rows[0])), nn.Identity()
     short = replace(schedule, epochs=max(1, schedule.epochs // _PART), regularization=0.0)
     train(nobody, constant, problem, lambda _: unperturbed, short, generator)
-    return constant, expected_loss(nobody, constant, problem, unperturbed, 1)
+    loss = expected_loss(nobody, constant, problem, unperturbed, 1)
+    return constant.estimate.detach().double().numpy(), loss

@@ -1,7 +1,7 @@
 """Which mechanism, radius, dimension and map: the combination with the least predicted loss.
 
 The rows given to fit are public, so the loss of a candidate is computed on them exactly: what is
-clipped is clipped, and the noise enters in closed form (designs.py). Candidates are
+clipped is clipped, and the noise enters in closed form (``designs``). Candidates are
 
 - *isotropic*: φ = σ∘(h − m) with water-filled σ (Eq. 11 at any level) in a ball of any radius; the
   same moments serve every mechanism with equal noise in all coordinates, Laplace included;
@@ -16,35 +16,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
-from tacit.learners.task_aware.closed_forms import water_filling
+from tacit.encoders.closed_forms import water_filling
+from tacit.encoders.mechanism_choice import local_mechanism
 from tacit.privacy.accounting import per_report_epsilon
 from tacit.privacy.budget import Budget
-from tacit.privacy.local import LocalName, local_mechanism
-from tacit.privacy.mechanisms.rows import clip_rows
+from tacit.privacy.mechanisms import clip_rows
+from tacit.privacy.mechanisms.local import LocalMechanism
 from tacit.privacy.noise import FloatArray
 
 LEVELS = np.geomspace(1e-4, 30.0, 20)
 QUANTILES = np.array([0.01, 0.03, 0.06, *np.linspace(0.1, 0.9, 9), 0.95, 0.98, 1.0])
-MOST_ROWS = 4_000  # of the search; the decoder is made of all rows
 MANY = 64  # dimensions from which every third candidate is tried
 MOST_CENTRED = 32  # dimensions in which the centre is moved
-LEAST_GAIN = 1e-6  # of the loss without any report; less is not worth a report
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """φ = scales∘(h_Z − centre), clipped to radius; and what that loses on the rows."""
 
-    name: LocalName
+    name: str
     scales: FloatArray  # (Z,)
     radius: float
     loss: float
     weights: FloatArray | None = None  # (Z,), Laplace's
-    centre: FloatArray | None = None  # (Z,), in units of h
+    centre: FloatArray | None = None  # (Z,), in units of h; None: their mean
+
+    def mechanism(self, budget: Budget, reports: int) -> LocalMechanism:
+        """What its reports go through."""
+        weights = None if self.weights is None else self.weights.tolist()
+        size = len(self.scales)
+        return local_mechanism(
+            self.name, self.radius, budget, size, reports=reports, weights=weights
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What is told of it."""
+        size = len(self.scales)
+        return {
+            "mechanism": self.name,
+            "dimensions": size,
+            "radius": self.radius,
+            "loss": self.loss,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +79,7 @@ class Search:
         """The loss of estimating everybody by the mean."""
         return float(self.y.var(axis=0).sum())
 
-    def unit_variances(self, names: Sequence[LocalName], size: int) -> list[float]:
+    def unit_variances(self, names: Sequence[str], size: int) -> list[float]:
         """Of each coordinate of each mechanism in a ball of radius 1, equal weights."""
         mechanisms = [
             local_mechanism(name, 1.0, self.budget, size, reports=self.reports) for name in names
@@ -80,7 +98,7 @@ class Search:
 
 def best_candidates(
     search: Search,
-    names: Sequence[LocalName],
+    names: Sequence[str],
     *,
     most: int | None = None,
     radius: float | None = None,
@@ -91,7 +109,7 @@ def best_candidates(
     ``most`` dimensions at most; a given ``radius``; ``shapes`` (σ, each scaled to Σσ² = 1) instead
     of water-filled ones.
     """
-    found: dict[LocalName, Candidate] = {}
+    found: dict[str, Candidate] = {}
     for candidate in _candidates(search, names, most, radius, shapes):
         if candidate.name not in found or candidate.loss < found[candidate.name].loss:
             found[candidate.name] = candidate
@@ -100,7 +118,7 @@ def best_candidates(
 
 def _candidates(
     search: Search,
-    names: Sequence[LocalName],
+    names: Sequence[str],
     most: int | None,
     radius: float | None,
     shapes: Sequence[FloatArray] | None,
@@ -167,7 +185,8 @@ def centred(search: Search, candidate: Candidate) -> Candidate:
     size = len(candidate.scales)
     if size > MOST_CENTRED or len(search.h) < 10 * (size + 1):
         return candidate
-    noise = _noise(search, candidate) / candidate.radius**2
+    mechanism = candidate.mechanism(search.budget, search.reports)
+    noise = mechanism.variance(size) / candidate.radius**2
     h = search.h[:, :size]
 
     def loss(point: FloatArray) -> float:
@@ -183,16 +202,3 @@ def centred(search: Search, candidate: Candidate) -> Candidate:
         return candidate
     radius = candidate.radius * float(np.exp(found.x[-1]))
     return replace(candidate, centre=found.x[:-1], radius=radius, loss=float(found.fun))
-
-
-def _noise(search: Search, candidate: Candidate) -> FloatArray:
-    """(Z,), the variance of each coordinate of the candidate's report."""
-    mechanism = local_mechanism(
-        candidate.name,
-        candidate.radius,
-        search.budget,
-        len(candidate.scales),
-        reports=search.reports,
-        weights=None if candidate.weights is None else candidate.weights.tolist(),
-    )
-    return mechanism.variance(len(candidate.scales))

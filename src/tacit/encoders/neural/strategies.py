@@ -18,33 +18,16 @@ the fit rows' latents.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.neural.encoder_layers import into_the_ball
-from tacit.neural.encoder_noise import Clipping, laplace_noise, simulated
-from tacit.neural.encoder_training import (
-    Activation,
-    Perturb,
-    Problem,
-    Schedule,
-    identity_network,
-    network,
-    train,
-    unperturbed,
-)
-from tacit.privacy.budget import Budget
-from tacit.privacy.local import LocalName, available, local_mechanism
-from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace
-
-Strategy = Literal["task-aware", "privacy-agnostic", "task-agnostic"]
-STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
-
-RADIUS = 1.0
-"""Of the ball that latents are clipped to: φ has no unit of its own."""
+from tacit.encoders.base import Strategy
+from tacit.encoders.neural.learning import Perturb, Schedule, train, unperturbed
+from tacit.encoders.neural.modules import Hidden, identity_network, into_the_ball, network
+from tacit.encoders.neural.simulation import laplace_noise, simulated
+from tacit.encoders.neural.task import Problem
+from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace, sample_sensitivity
 
 
 @dataclass(frozen=True)
@@ -53,7 +36,7 @@ class Shape:
 
     width: int  # Z
     hidden: int | None
-    activation: Activation
+    activation: Hidden
 
     def encoder_sizes(self, dim: int) -> tuple[int, ...]:
         """(d, Z) or (d, hidden, Z); reversed they are the decoder's."""
@@ -74,33 +57,29 @@ class Learned:
 class Noise:
     """A mechanism, the published claim, or none (both None)."""
 
-    mechanism: Clipping | None
+    mechanism: LocalMechanism | None
     claimed_epsilon: float | None = None  # as published
 
     def on(self, encoder: nn.Module, rows: Tensor, generator: torch.Generator) -> Perturb:
-        """The simulation of it."""
+        """The simulation of it; as published φ + Lap(Δ₁/ε), Algorithm 1 line 4."""
         if self.mechanism is not None:
             return simulated(self.mechanism, generator)
         if self.claimed_epsilon is None:
             return unperturbed
-        return _published(encoder, rows, self.claimed_epsilon, generator)
+        scale = _widest(encoder, rows) / self.claimed_epsilon
+        return lambda latent: latent + scale * laplace_noise(latent, generator)
 
     def on_reports(self, encoder: nn.Module, rows: Tensor) -> LocalMechanism | None:
         """What reports go through, once the encoder is fixed."""
         if self.claimed_epsilon is None:
             return self.mechanism
-        with torch.no_grad():
-            measured = sample_sensitivity(encoder(rows))
-        return SampledLaplace(measured, self.claimed_epsilon, as_published=True)
+        return SampledLaplace(_widest(encoder, rows), self.claimed_epsilon, as_published=True)
 
 
-def _published(
-    encoder: nn.Module, rows: Tensor, epsilon: float, generator: torch.Generator
-) -> Perturb:
-    """φ + Lap(Δ₁/ε), Algorithm 1 line 4."""
-    with torch.no_grad():
-        scale = sample_sensitivity(encoder(rows)) / epsilon
-    return lambda latent: latent + scale * laplace_noise(latent, generator)
+@torch.no_grad()
+def _widest(encoder: nn.Module, rows: Tensor) -> float:
+    """Δ₁ of the fit rows' latents: of this sample, not of the next user."""
+    return sample_sensitivity(encoder(rows).double().numpy())
 
 
 def learn(
@@ -142,59 +121,3 @@ def _start(
     else:
         encoder = network(sizes, shape.activation, generator)
     return encoder.to(dtype), network(sizes[::-1], shape.activation, generator).to(dtype)
-
-
-def best_mechanism(name: str, budget: Budget, dim: int, reports: int) -> Clipping:
-    """The named mechanism; "auto": the one with the least variance in ``dim`` coordinates.
-
-    That is a public rule of (ε, δ, Z). PrivUnitG's variance does not grow with Z, so it wins in
-    all but the lowest dimensions and largest ε, even over the Gaussian at δ = 1e-5. At δ = 0 noise
-    must be pure and drawn exactly.
-
-    >>> type(best_mechanism("auto", Budget(5.0), 3, 1)).__name__
-    'PrivUnitG'
-    >>> type(best_mechanism("auto", Budget(20.0, 0.0), 1, 1)).__name__
-    'LocalLaplace'
-    """
-    names: list[LocalName] = [name]  # type: ignore[list-item] # local_mechanism refuses others
-    if name == "auto":
-        names = [each for each in available(budget, reports) if each != "staircase"]
-    found = [local_mechanism(each, RADIUS, budget, dim, reports=reports) for each in names]
-    best = min(found, key=lambda mechanism: float(mechanism.variance(dim).mean()))
-    assert isinstance(best, Clipping)
-    return best
-
-
-# --- the sensitivity of a sample (S4, as published) ----------------------------------------------
-
-
-def sample_sensitivity(latent: Tensor) -> float:
-    """Δ₁ = max ‖φ_i − φ_j‖₁ over the rows: of this sample, not of the next user.
-
-    The largest ℓ1 distance is max over signs u of (max_i uᵀφ_i − min_i uᵀφ_i); half of the signs
-    are enough. Beyond ten coordinates pairs are compared.
-
-    >>> sample_sensitivity(torch.tensor([[0.0, 0.0], [1.0, -2.0], [0.5, 0.5]]))
-    3.0
-    """
-    rows, width = latent.detach(), latent.shape[1]
-    if width > 10:
-        return _largest_distance(rows.double().numpy())
-    codes = torch.arange(2 ** (width - 1))[:, None] >> torch.arange(width)
-    sums = rows @ (1 - 2 * (codes & 1)).to(rows.dtype).T
-    return float((sums.amax(0) - sums.amin(0)).max())
-
-
-def _largest_distance(rows: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> float:
-    """By the triangle inequality only rows far from the mean can be the two ends."""
-    from scipy.spatial.distance import cdist
-
-    size = np.abs(rows - rows.mean(0)).sum(1)
-    order = np.argsort(-size)
-    rows, size, best = rows[order], size[order], 0.0
-    for start in range(0, len(rows), 64):
-        reach = np.searchsorted(-size, size[start] - best)  # others with size > best − size[start]
-        if reach <= start:
-            break
-        best = max(best, float(cdist(rows[start : start + 64], rows[:reach], "cityblock").max()))
-    return best

@@ -15,10 +15,10 @@ import torch
 from scipy import stats
 from torch import nn
 
+from tacit.encoders.networks import forward
+from tacit.encoders.neural.modules import Scaling, as_layers, into_the_ball, network
 from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.neural import TaskAwareEncoder
-from tacit.neural.encoder_layers import as_layers, forward, into_the_ball, reading, writing
-from tacit.neural.encoder_training import network
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import clip_rows
 
@@ -106,13 +106,14 @@ def test_the_onnx_graph_is_the_encoder_and_its_clip(shape: dict[str, Any], tmp_p
 def test_the_arrays_are_the_torch_network_before_and_after_folding() -> None:
     generator = torch.Generator().manual_seed(1)
     module = network((3, 4, 2), "sigmoid", generator).double()
+    scaling = Scaling.of(X)
     mean, spread = X.mean(0), X.std(0)
     with torch.no_grad():
         inside = module(torch.tensor((X - mean) / spread)).numpy()
         backwards = network((2, 3), "relu", generator).double()
         outside = backwards(torch.tensor(inside)).numpy() * spread + mean
-    assert np.allclose(forward(reading(as_layers(module), mean, spread), X), inside)
-    assert np.allclose(forward(writing(as_layers(backwards), mean, spread), inside), outside)
+    assert np.allclose(forward(scaling.reading(as_layers(module)), X), inside)
+    assert np.allclose(forward(scaling.writing(as_layers(backwards)), inside), outside)
 
 
 def test_moving_into_the_ball_keeps_what_both_networks_compute() -> None:

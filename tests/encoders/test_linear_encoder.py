@@ -13,9 +13,10 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from tacit import Budget, Ledger, TaskAwareEncoder
+from tacit.encoders.designs import expected_loss
+from tacit.encoders.mechanism_choice import MECHANISMS, LocalName
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure, UntrustedMessage
 from tacit.privacy.accounting import Cost
-from tacit.privacy.local import MECHANISMS, LocalName
 from tacit.privacy.mechanisms.local import sample_sensitivity
 from tacit.privacy.noise import FloatArray
 
@@ -145,7 +146,7 @@ def test_several_weighted_tasks_are_one_stacked_task(data: tuple[FloatArray, Flo
     one = simulated().fit(X, target=[(K, 1.0), (other, 9.0)])
     two = simulated().fit(X, target=stacked)
     assert one.predicted_loss_ == pytest.approx(two.predicted_loss_)
-    parts = [one.design_.loss(X, K), one.design_.loss(X, other)]
+    parts = [expected_loss(one.design_, X, task) for task in (K, other)]
     assert parts[0] + 9 * parts[1] == pytest.approx(one.predicted_loss_)
 
 
@@ -373,6 +374,7 @@ def test_bad_parameters_are_named(data: tuple[FloatArray, FloatArray]) -> None:
         ({"budget": 3.0}, K, "Budget"),
         ({"budget": Budget(1.0, neighbours="zero-out")}, K, "replace"),
         ({"reports": 0}, K, "positive integer"),
+        ({"budget": None, "as_published": True}, K, "needs a budget"),
         ({"radius": -1.0}, K, "radius"),
         ({}, np.eye(5), "one column a feature"),
         ({}, np.full((1, 6), np.nan), "NaN"),
@@ -390,7 +392,7 @@ def test_bad_parameters_are_named(data: tuple[FloatArray, FloatArray]) -> None:
     fitted = simulated().fit(X, target=K)
     with pytest.raises(InvalidInput, match="features"):
         fitted.transform(X[:, :5])
-    with pytest.raises(InvalidInput, match=r"reports must be"):
+    with pytest.raises(InvalidInput, match=r"reports must have shape"):
         fitted.inverse_transform(np.zeros((2, 9)))
 
 
@@ -405,13 +407,16 @@ def test_a_saved_encoder_reports_and_decodes_as_before(
     encoder.save(tmp_path)
     loaded = TaskAwareEncoder.load(tmp_path)
     np.testing.assert_array_equal(
-        loaded.inverse_transform(np.ones((2, loaded.design_.bias.size))),
-        encoder.inverse_transform(np.ones((2, encoder.design_.bias.size))),
+        loaded.inverse_transform(np.ones((2, loaded.dimensions_))),
+        encoder.inverse_transform(np.ones((2, encoder.dimensions_))),
     )
     assert loaded.mechanism_ == encoder.mechanism_
     assert loaded.guarantee_ == encoder.guarantee_
-    np.testing.assert_array_equal(loaded.design_.encoded(X), encoder.design_.encoded(X))
-    np.testing.assert_array_equal(loaded.domain_, encoder.domain_)
+    np.testing.assert_array_equal(loaded.encode(X), encoder.encode(X))
+    np.testing.assert_array_equal(loaded.domain_.low, encoder.domain_.low)
+    np.testing.assert_array_equal(loaded.domain_.high, encoder.domain_.high)
+    np.testing.assert_array_equal(loaded.eigenvalues_, encoder.eigenvalues_)
+    assert loaded.certificate() == encoder.certificate()
     assert loaded.transform(X[:4], user=list("abcd")).shape[0] == 4
 
 
@@ -425,7 +430,7 @@ def test_the_export_holds_the_encoder_but_not_the_decoder(
     encoder = TaskAwareEncoder(Budget(4.0)).fit(frame, target=K)
     encoder.export(tmp_path)
     content = json.loads((tmp_path / "encoder.json").read_text())
-    np.testing.assert_array_equal(content["layers"][0]["weight"], encoder.design_.matrix)
+    np.testing.assert_array_equal(content["layers"][0]["weight"], encoder.design_.encoder[0].weight)
     assert content["feature_names"][0] == "hour 0"
     assert not {"decoder", "offset"} & set(content)
     assert content["mechanism"]["name"] == type(encoder.mechanism_).__name__

@@ -15,11 +15,15 @@ import torch
 from scipy.special import ndtr
 from torch import Tensor
 
-from tacit.neural.encoder_training import Perturb
-from tacit.privacy.mechanisms.local import LocalGaussian, LocalKNorm, LocalLaplace, PrivUnitG
-
-Clipping = LocalLaplace | LocalKNorm | PrivUnitG | LocalGaussian
-"""The mechanisms that clip to a declared radius."""
+from tacit.encoders.neural.learning import Perturb
+from tacit.errors import InvalidInput
+from tacit.privacy.mechanisms.local import (
+    LocalGaussian,
+    LocalKNorm,
+    LocalLaplace,
+    LocalMechanism,
+    PrivUnitG,
+)
 
 SMALLEST = 1e-6
 """Under the root of √(1 − ‖t‖²), whose derivative is infinite on the sphere."""
@@ -39,7 +43,7 @@ def clipped(latent: Tensor, radius: float) -> Tensor:
     return latent / (norms / radius).clamp(min=1)
 
 
-def simulated(mechanism: Clipping, generator: torch.Generator) -> Perturb:
+def simulated(mechanism: LocalMechanism, generator: torch.Generator) -> Perturb:
     """Latents in, reports out, by the law of the mechanism; floats, so for training only.
 
     >>> perturb = simulated(LocalKNorm(1.0, 1e6), torch.Generator().manual_seed(0))
@@ -49,9 +53,17 @@ def simulated(mechanism: Clipping, generator: torch.Generator) -> Perturb:
 
     def perturb(latent: Tensor) -> Tensor:
         inside = clipped(latent, mechanism.radius)
-        if isinstance(mechanism, PrivUnitG):
-            return _leaning(mechanism, inside, generator)
-        return inside + _noise(mechanism, inside, generator)
+        match mechanism:
+            case PrivUnitG():
+                return _leaning(mechanism, inside, generator)
+            case LocalLaplace():
+                weights = torch.tensor(mechanism.weights, dtype=inside.dtype)
+                return inside + laplace_noise(inside, generator) / weights * mechanism.scale
+            case LocalKNorm():
+                return inside + mechanism.scale * _knorm(inside, generator)
+            case LocalGaussian():
+                return inside + mechanism.sigma * _normal(inside, generator)
+        raise InvalidInput(f"nothing is learned through {type(mechanism).__name__}")
 
     return perturb
 
@@ -60,19 +72,6 @@ def laplace_noise(like: Tensor, generator: torch.Generator) -> Tensor:
     """Density ∝ exp(−|b|) in each coordinate: the difference of two exponentials."""
     one = torch.empty_like(like).exponential_(generator=generator)
     return one - torch.empty_like(like).exponential_(generator=generator)
-
-
-def _noise(
-    mechanism: LocalLaplace | LocalKNorm | LocalGaussian, like: Tensor, generator: torch.Generator
-) -> Tensor:
-    match mechanism:
-        case LocalLaplace():
-            weights = torch.tensor(mechanism.weights, dtype=like.dtype)
-            return laplace_noise(like, generator) / weights * mechanism.scale
-        case LocalKNorm():
-            return mechanism.scale * _knorm(like, generator)
-        case LocalGaussian():
-            return mechanism.sigma * _normal(like, generator)
 
 
 def _normal(like: Tensor, generator: torch.Generator) -> Tensor:

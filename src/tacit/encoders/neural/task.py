@@ -1,4 +1,4 @@
-"""What ``fit`` is given, checked at the door: rows, a differentiable task, the answers wanted.
+"""What ``fit`` is given: a differentiable task, and the answers wanted; checked at the door.
 
 The task is copied and frozen; the caller's module is not touched.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,11 +16,41 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit.encoders.neural.modules import Scaling
 from tacit.errors import InvalidInput
-from tacit.neural.encoder_training import LossFunction, Problem, squared_loss
 from tacit.privacy.noise import FloatArray
 
 LossName = Literal["squared", "logistic", "cross-entropy"]
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+"""(ŷ, y), one row each, to a scalar: the mean over rows."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is learned from: rows x, the answers y wanted for them, and l."""
+
+    rows: Tensor  # (n, d)
+    wanted: Tensor  # (n, ...)
+    target: nn.Module  # frozen
+    loss: LossFunction
+
+    def risk(self, estimates: Tensor, chosen: Tensor | slice = slice(None)) -> Tensor:
+        """Mean of l(f(x̂), y) over the chosen rows."""
+        return self.loss(self.target(estimates), self.wanted[chosen])
+
+    def part(self, chosen: Tensor) -> Problem:
+        """The same problem on some of the rows."""
+        return Problem(self.rows[chosen], self.wanted[chosen], self.target, self.loss)
+
+
+def squared_loss(answers: Tensor, wanted: Tensor) -> Tensor:
+    """E‖ŷ − y‖²: summed over outputs, averaged over rows (S4 Section 4.1).
+
+    >>> squared_loss(torch.zeros(2, 2), torch.ones(2, 2)).item()
+    2.0
+    """
+    return (answers - wanted).square().flatten(1).sum(1).mean()
+
 
 LOSSES: dict[str, LossFunction] = {
     "squared": squared_loss,
@@ -54,37 +85,12 @@ class Unscaled(nn.Module):
         return self.target(torch.addcmul(self.mean, z, self.spread))
 
 
-def checked_rows(X: Any, features: int | None = None, *, finite: bool = True) -> FloatArray:
-    """Rows (n, d) of numbers, which must be ``finite`` where they are not a user's own."""
-    try:
-        rows = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"X must be numbers: {error}") from None
-    if rows.ndim != 2 or not rows.shape[1]:
-        raise InvalidInput(f"X must have shape (rows, features), got {rows.shape}")
-    if features is not None and rows.shape[1] != features:
-        raise InvalidInput(f"X has {rows.shape[1]} features, the encoder was fitted on {features}")
-    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    if finite and bad.size:
-        raise InvalidInput(f"X has NaN or infinity in {bad.size} rows, first in row {bad[0]}")
-    return rows
-
-
-def standardisation(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and spread of each column; 1 for a constant one."""
-    mean, spread = rows.mean(axis=0), rows.std(axis=0)
-    tiny = spread <= 1e-12 * np.maximum(1.0, np.abs(mean))
-    return mean, np.where(tiny, 1.0, spread)
-
-
-def problem(
-    rows: FloatArray, y: Any, target: Any, loss: object, mean: FloatArray, spread: FloatArray
-) -> Problem:
+def problem(rows: FloatArray, y: Any, target: Any, loss: object, scaling: Scaling) -> Problem:
     """The task on standardised rows; everything that could be wrong with it is refused here."""
     module = frozen(target)
     dtype = next((p.dtype for p in module.parameters()), torch.get_default_dtype())
-    scaled = torch.tensor((rows - mean) / spread, dtype=dtype)
-    task = Unscaled(module, torch.tensor(mean, dtype=dtype), torch.tensor(spread, dtype=dtype))
+    scaled = torch.tensor((rows - scaling.mean) / scaling.spread, dtype=dtype)
+    task = Unscaled(module, *(torch.tensor(v, dtype=dtype) for v in (scaling.mean, scaling.spread)))
     answers = answered(task, scaled)
     name = loss if isinstance(loss, str) else None
     if name is not None and name not in LOSSES:
@@ -106,17 +112,15 @@ def frozen(target: Any) -> nn.Module:
             f"target must be a torch.nn.Module, got {type(target).__name__}; "
             "for a matrix K use tacit.TaskAwareEncoder, which has a closed form"
         )
-    changing = [name for name, m in target.named_modules() if m.training and _changes(m)]
+    changing = [
+        name for name, m in target.named_modules() if m.training and isinstance(m, _CHANGING)
+    ]
     if changing:
         raise InvalidInput(
             f"target answers differently in training mode (layer {changing[0]!r}): "
             "call target.eval() first"
         )
     return copy.deepcopy(target).eval().requires_grad_(False)
-
-
-def _changes(module: nn.Module) -> bool:
-    return isinstance(module, _CHANGING)
 
 
 def answered(task: nn.Module, rows: Tensor) -> Tensor:

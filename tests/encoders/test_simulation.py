@@ -7,11 +7,17 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.neural.encoder_noise import Clipping, clipped, simulated
-from tacit.privacy.mechanisms.local import LocalGaussian, LocalKNorm, LocalLaplace, PrivUnitG
+from tacit.encoders.neural.simulation import clipped, simulated
+from tacit.privacy.mechanisms.local import (
+    LocalGaussian,
+    LocalKNorm,
+    LocalLaplace,
+    PrivUnitG,
+)
 
 ALPHA = 1e-6
-MECHANISMS: list[Clipping] = [
+Trained = LocalLaplace | LocalKNorm | PrivUnitG | LocalGaussian
+MECHANISMS: list[Trained] = [
     LocalLaplace(1.0, 2.0, (1.0, 3.0)),
     LocalKNorm(2.0, 2.0),
     PrivUnitG(2.0, 2.0),
@@ -48,7 +54,9 @@ def test_the_gradient_of_the_clip_is_the_identity_inside_and_tangential_outside(
 
 
 @every_mechanism
-def test_gradients_are_finite_at_zero_on_the_sphere_and_far_outside(mechanism: Clipping) -> None:
+def test_gradients_are_finite_at_zero_on_the_sphere_and_far_outside(
+    mechanism: Trained,
+) -> None:
     radius = mechanism.radius
     rows = torch.tensor([[0.0, 0.0], [radius, 0.0], [1e6, -1e6], [0.1, 0.1]], requires_grad=True)
     (slope,) = torch.autograd.grad(simulated(mechanism, generator())(rows).square().sum(), rows)
@@ -61,14 +69,14 @@ ROWS = np.array([[0.0, 0.0], [0.3, -0.4], [30.0, 40.0]])
 DIRECTIONS = np.array([[1.0, 0.0], [0.6, 0.8], [-0.8, 0.6]])
 
 
-def reports_in_training(mechanism: Clipping, row: np.ndarray, seed: int = 1) -> np.ndarray:
+def reports_in_training(mechanism: Trained, row: np.ndarray, seed: int = 1) -> np.ndarray:
     many = torch.tensor(np.tile(row, (COUNT, 1)))
     return simulated(mechanism, torch.Generator().manual_seed(seed))(many).numpy()
 
 
 @every_mechanism
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_training_draws_from_the_law_of_the_mechanism(mechanism: Clipping, row: np.ndarray) -> None:
+def test_training_draws_from_the_law_of_the_mechanism(mechanism: Trained, row: np.ndarray) -> None:
     trained = reports_in_training(mechanism, row)
     released = mechanism.release(np.tile(row, (COUNT, 1)), np.random.default_rng(2))
     for direction in DIRECTIONS:
@@ -79,7 +87,9 @@ def test_training_draws_from_the_law_of_the_mechanism(mechanism: Clipping, row: 
 
 
 @every_mechanism
-def test_a_mechanism_with_a_tenth_more_budget_would_be_told_apart(mechanism: Clipping) -> None:
+def test_a_mechanism_with_a_tenth_more_budget_would_be_told_apart(
+    mechanism: Trained,
+) -> None:
     from dataclasses import replace
 
     name = "mu" if isinstance(mechanism, LocalGaussian) else "epsilon"

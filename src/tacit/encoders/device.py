@@ -9,56 +9,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Literal
 
-import numpy as np
 from scipy.special import ndtr
 
+from tacit import folder
+from tacit.encoders.domain import Domain
+from tacit.encoders.networks import Layer
 from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.mechanisms.local import (
-    LocalGaussian,
-    LocalKNorm,
-    LocalLaplace,
-    LocalMechanism,
-    LocalStaircase,
-    PrivUnitG,
-)
-from tacit.privacy.noise import FloatArray
+from tacit.privacy.mechanisms import local
+from tacit.privacy.mechanisms.local import LocalMechanism
 from tacit.privacy.spending import IN_FLOATS
 
 FORMAT = "tacit-encoder/1"
-Activation = Literal["identity", "relu", "sigmoid", "tanh"]
-
-
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """φ = activation(weight x + bias)."""
-
-    weight: FloatArray  # (out, in)
-    bias: FloatArray  # (out,)
-    activation: Activation = "identity"
-
-    def to_dict(self) -> dict[str, object]:
-        """As JSON."""
-        weight, bias = np.asarray(self.weight, float), np.asarray(self.bias, float)
-        return {"weight": weight.tolist(), "bias": bias.tolist(), "activation": self.activation}
 
 
 def mechanism_numbers(mechanism: LocalMechanism) -> dict[str, object]:
     """What a device needs of a mechanism: its parameters and the scales that follow from them."""
     match mechanism:
-        case LocalLaplace() | LocalKNorm():
+        case local.LocalLaplace() | local.LocalKNorm():
             return mechanism.to_dict() | {"scale": mechanism.scale}
-        case LocalStaircase():
+        case local.LocalStaircase():
             stairs = [mechanism.epsilon, mechanism.step, mechanism.tall, 2 * mechanism.radius]
             return mechanism.to_dict() | {"scale": mechanism.scale, "stairs": stairs}
-        case LocalGaussian():
+        case local.LocalGaussian():
             return mechanism.to_dict() | {"scale": mechanism.sigma}
-        case PrivUnitG():
+        case local.PrivUnitG():
             scale = mechanism.radius / mechanism.lean
             tail = float(ndtr(-mechanism.lean))
             more = {"scale": scale, "above": mechanism.above, "tail": tail}
@@ -73,7 +52,7 @@ def export_encoder(
     promised: Guarantee,
     *,
     delta: float = 0.0,
-    domain: tuple[FloatArray, FloatArray] | None = None,
+    domain: Domain | None = None,
     feature_names: Sequence[str] = (),
 ) -> Path:
     """Writes encoder.json, encode.py and certificate.json into a folder; returns the folder.
@@ -82,26 +61,26 @@ def export_encoder(
     ``encode.py``, which has an exact sampler for Laplace noise only: of the others it states the
     budget's ``delta``, and refuses where that is 0.
     """
-    there = promised if isinstance(mechanism, LocalLaplace) else _in_floats(promised, delta)
+    exact = isinstance(mechanism, local.LocalLaplace)
+    there = promised if exact else _in_floats(promised, delta)
     if not there.proven:
         raise UntrustedMessage(f"nobody should report through this encoder: {there.reason}")
-    width = np.shape(layers[0].weight)[1]
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
+    domain = domain or Domain.everything(layers[0].weight.shape[1])
     content = {
         "format": FORMAT,
         "feature_names": list(feature_names),
-        "domain": _domain(*(domain or (np.full(width, -np.inf), np.full(width, np.inf)))),
+        "domain": domain.pairs(),
         "layers": [layer.to_dict() for layer in layers],
         "mechanism": mechanism_numbers(mechanism),
     }
+    where = Path(directory)
+    where.mkdir(parents=True, exist_ok=True)
+    (where / "encoder.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
     script = resources.files(__package__).joinpath("encode.py").read_text(encoding="utf-8")
-    (folder / "encoder.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
-    (folder / "encode.py").write_text(script, encoding="utf-8")
-    certificate = {"guarantee": json.loads(there.to_json()), "note": _note(mechanism)}
-    text = json.dumps(certificate, indent=2, sort_keys=True, ensure_ascii=False)
-    (folder / "certificate.json").write_text(text + "\n", encoding="utf-8")
-    return folder
+    (where / "encode.py").write_text(script, encoding="utf-8")
+    certificate = {"guarantee": json.loads(there.to_json()), "note": _note(exact)}
+    folder.write_json(where / folder.CERTIFICATE, certificate)
+    return where
 
 
 def _in_floats(promised: Guarantee, delta: float) -> Guarantee:
@@ -118,14 +97,7 @@ def _in_floats(promised: Guarantee, delta: float) -> Guarantee:
     )
 
 
-def _domain(low: FloatArray, high: FloatArray) -> list[list[float]]:
-    """[low, high] by column; the largest numbers where nothing was declared."""
-    most = np.finfo(np.float64).max
-    pairs: list[list[float]] = np.clip(np.column_stack([low, high]), -most, most).tolist()
-    return pairs
-
-
-def _note(mechanism: LocalMechanism) -> str:
-    if isinstance(mechanism, LocalLaplace):
+def _note(exact: bool) -> str:
+    if exact:
         return "encode.py draws exact discrete Laplace noise on the grid, in integers"
     return "encode.py draws its noise in floating point and reports on a public grid"

@@ -18,33 +18,21 @@ w → inside ``perturb``; Z → the encoder's output width; η → ``regularizat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from tacit.encoders.neural.task import Problem
 from tacit.errors import InvalidInput
 
-Activation = Literal["sigmoid", "relu", "tanh"]
 Perturb = Callable[[Tensor], Tensor]
 """A simulated mechanism: latents (n, Z) in, clipped and noisy reports (n, Z) out."""
 
 Refresh = Callable[[nn.Module], Perturb]
 """The mechanism at the start of an epoch; as published it measures the encoder first."""
-
-LossFunction = Callable[[Tensor, Tensor], Tensor]
-"""(ŷ, y), one row each, to a scalar: the mean over rows."""
-
-ACTIVATIONS: dict[Activation, type[nn.Module]] = {
-    "sigmoid": nn.Sigmoid,
-    "relu": nn.ReLU,
-    "tanh": nn.Tanh,
-}
-
 
 _SMALL = 5 * 10**7  # products in a pass that one thread does in a few milliseconds
 
@@ -58,70 +46,6 @@ class Schedule:
     learning_rate: float
     batch: int
     regularization: float  # η of θ_e
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is learned from: rows x, the answers y wanted for them, and l."""
-
-    rows: Tensor  # (n, d)
-    wanted: Tensor  # (n, ...)
-    target: nn.Module  # frozen
-    loss: LossFunction
-
-    def risk(self, estimates: Tensor, chosen: Tensor | slice = slice(None)) -> Tensor:
-        """Mean of l(f(x̂), y) over the chosen rows."""
-        return self.loss(self.target(estimates), self.wanted[chosen])
-
-    def part(self, chosen: Tensor) -> Problem:
-        """The same problem on some of the rows."""
-        return Problem(self.rows[chosen], self.wanted[chosen], self.target, self.loss)
-
-
-def squared_loss(answers: Tensor, wanted: Tensor) -> Tensor:
-    """E‖ŷ − y‖²: summed over outputs, averaged over rows (S4 Section 4.1).
-
-    >>> squared_loss(torch.zeros(2, 2), torch.ones(2, 2)).item()
-    2.0
-    """
-    return (answers - wanted).square().flatten(1).sum(1).mean()
-
-
-def network(
-    sizes: Sequence[int], activation: Activation, generator: torch.Generator
-) -> nn.Sequential:
-    """Linear layers with an activation between them; sizes (d, Z) is a linear map.
-
-    >>> [type(layer).__name__ for layer in network((3, 5, 2), "sigmoid", torch.Generator())]
-    ['Linear', 'Sigmoid', 'Linear']
-    """
-    layers: list[nn.Module] = []
-    for inside, outside in pairwise(sizes):
-        layers += [_linear(inside, outside, generator), ACTIVATIONS[activation]()]
-    return nn.Sequential(*layers[:-1])
-
-
-@torch.no_grad()
-def _linear(inside: int, outside: int, generator: torch.Generator) -> nn.Linear:
-    """Uniform in ±1/√d as torch does, but from the generator passed in."""
-    layer = nn.Linear(inside, outside, device="meta").to_empty(device="cpu")  # draws nothing
-    bound = 1 / math.sqrt(inside)
-    layer.weight.uniform_(-bound, bound, generator=generator)
-    layer.bias.uniform_(-bound, bound, generator=generator)
-    return layer
-
-
-@torch.no_grad()
-def identity_network(dim: int) -> nn.Sequential:
-    """The task-agnostic encoder, g_e(x) = x.
-
-    >>> identity_network(2)(torch.tensor([[3.0, 4.0]])).tolist()
-    [[3.0, 4.0]]
-    """
-    layer = _linear(dim, dim, torch.Generator())
-    layer.weight.copy_(torch.eye(dim))
-    layer.bias.zero_()
-    return nn.Sequential(layer)
 
 
 def unperturbed(latent: Tensor) -> Tensor:

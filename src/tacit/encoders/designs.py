@@ -1,28 +1,36 @@
-"""From public rows and a task to a design: moments, spectrum, choice, decoder."""
+"""From public rows and a linear task to a design: moments, spectrum, choice, decoder.
+
+Given the map φ = A x + b and the mechanism, the decoder is the best linear one for *clipped*
+reports (Proposition 1 with the moments of what is really sent):
+
+    x̂ = C report + d,    C = Cov(x, φ_r) (Cov(φ_r) + Cov(w))⁻¹,   d = E[x] − C E[φ_r],
+
+φ_r = clip(φ, r) and Cov(w) diagonal, from the mechanism's closed form. Its loss on the rows that
+gave the moments is exact, clipping bias included, for all mechanisms here: their noise has mean
+zero and a covariance that does not depend on the row.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
+from tacit.encoders.base import Strategy
+from tacit.encoders.candidates import Candidate, Search, best_candidates, centred
+from tacit.encoders.closed_forms import Spectrum, spectrum, water_filling
+from tacit.encoders.networks import Design, Layer, nothing
 from tacit.errors import InvalidInput
-from tacit.learners.task_aware.choice import (
-    LEAST_GAIN,
-    MOST_ROWS,
-    Candidate,
-    Search,
-    best_candidates,
-    centred,
-)
-from tacit.learners.task_aware.closed_forms import Spectrum, spectrum
-from tacit.learners.task_aware.designs import Design, nothing, with_best_decoder
-from tacit.learners.task_aware.published import Strategy
 from tacit.privacy.budget import Budget
-from tacit.privacy.local import LocalName, local_mechanism
+from tacit.privacy.mechanisms import clip_rows
+from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace, sample_sensitivity
 from tacit.privacy.noise import FloatArray
+
+MOST_ROWS = 4_000  # of the search; the decoder is made of all rows
+LEAST_GAIN = 1e-6  # of the loss without any report; less is not worth a report
+BENCHMARK_SIZE = 3  # Z of the privacy-agnostic benchmark, where none is given (S4 Section 5)
 
 
 @dataclass(frozen=True)
@@ -30,11 +38,14 @@ class Wanted:
     """What the user of an encoder declared."""
 
     budget: Budget
-    names: tuple[LocalName, ...]
+    names: tuple[str, ...]
     strategy: Strategy
     size: int | None
     radius: float | None
     reports: int
+
+
+# --- the task ------------------------------------------------------------------------------------
 
 
 def stacked_task(target: Any, n: int) -> FloatArray:
@@ -99,6 +110,45 @@ def _without_constants(covariance: FloatArray, rounding: FloatArray) -> FloatArr
     return np.where(np.outer(varies, varies), covariance, 0.0)
 
 
+# --- the decoder, and what is lost ---------------------------------------------------------------
+
+
+def with_best_decoder(
+    X: Any, mean: FloatArray, A: FloatArray, b: FloatArray, mechanism: LocalMechanism | None
+) -> Design:
+    """The design whose decoder is best for these rows (dense or sparse)."""
+    phi, noise = _sent(np.asarray(X @ A.T) + b, mechanism)
+    level = phi.mean(axis=0)
+    centred = phi - level
+    spread = centred.T @ centred / len(phi) + np.diag(noise)
+    cross = np.asarray(X.T @ centred) / len(phi)  # (n, Z), Cov(x, φ_r): centred has mean zero
+    C = np.linalg.lstsq(spread, cross.T, rcond=None)[0].T
+    return Design((Layer(A, b),), mechanism, (Layer(C, mean - C @ level),))
+
+
+def expected_loss(design: Design, X: Any, K: FloatArray) -> float:
+    """E‖K(x̂ − x)‖² over these rows and the noise: exact, no draw; sparse rows block by block."""
+    if not isinstance(X, np.ndarray):
+        blocks = [X[i : i + 1024].toarray() for i in range(0, X.shape[0], 1024)]
+        losses = [expected_loss(design, block, K) for block in blocks]
+        return float(np.average(losses, weights=[len(block) for block in blocks]))
+    phi, noise = _sent(design.encoded(X), design.mechanism)
+    errors = (design.decoded(phi) - X) @ K.T
+    spread = (K @ design.decoder[0].weight) ** 2 @ noise
+    return float((errors**2).sum(axis=1).mean() + spread.sum())
+
+
+def _sent(phi: FloatArray, mechanism: LocalMechanism | None) -> tuple[FloatArray, FloatArray]:
+    """What the noise is added to (rows, Z), and its variances (Z,)."""
+    size = phi.shape[1]
+    if mechanism is None:
+        return phi, np.zeros(size)
+    return clip_rows(phi, mechanism.radius), mechanism.variance(size)
+
+
+# --- without noise, with the best, and as published ----------------------------------------------
+
+
 def exact_design(X: Any, found: Spectrum, size: int | None) -> Design:
     """Without a budget: every coordinate that the task needs, as it is."""
     A = found.whiten[: found.relevant][:size]
@@ -138,11 +188,10 @@ def _coordinates(found: Spectrum, wanted: Wanted) -> tuple[FloatArray, Sequence[
         case "task-aware":
             return found.whiten[:k], None
         case "privacy-agnostic":
-            size = min(k, 3 if wanted.size is None else wanted.size)
+            size = min(k, wanted.size or BENCHMARK_SIZE)
             return found.whiten[:k], [np.full(size, size**-0.5)]
         case "task-agnostic":
             return np.eye(n), [np.full(n, float((found.colour**2).sum()) ** -0.5)]
-    raise InvalidInput(f"strategy must be one of {get_args(Strategy)}, got {wanted.strategy!r}")
 
 
 def _some_rows(X: Any) -> Any:
@@ -154,12 +203,34 @@ def _built(X: Any, mean: FloatArray, maps: FloatArray, best: Candidate, wanted: 
     size = len(best.scales)
     A = best.scales[:, None] * maps[:size]
     centre = np.zeros(size) if best.centre is None else best.centre
-    mechanism = local_mechanism(
-        best.name,
-        best.radius,
-        wanted.budget,
-        size,
-        reports=wanted.reports,
-        weights=None if best.weights is None else best.weights.tolist(),
-    )
+    mechanism = best.mechanism(wanted.budget, wanted.reports)
     return with_best_decoder(X, mean, A, -A @ mean - best.scales * centre, mechanism)
+
+
+def published_design(X: Any, found: Spectrum, wanted: Wanted) -> Design:
+    """Propositions 2–4 or a benchmark, with Laplace noise for the samples (Section 4.1, end).
+
+    Not private for the next user (docs/privacy.md, F). For reproduction and comparison.
+    """
+    epsilon = wanted.budget.epsilon / wanted.reports
+    E = _published_map(X, found, wanted.strategy, epsilon, wanted.size)
+    bias = -E @ found.mean
+    claimed = sample_sensitivity(np.asarray(X @ E.T) + bias)
+    mechanism = SampledLaplace(claimed, epsilon, as_published=True)
+    return with_best_decoder(X, found.mean, E, bias, mechanism)
+
+
+def _published_map(
+    X: Any, found: Spectrum, strategy: Strategy, epsilon: float, size: int | None
+) -> FloatArray:
+    """(Z, n), applied to x − μ."""
+    match strategy:
+        case "task-aware":  # step 2: as if the boundary were the sphere of radius r_max
+            h = np.asarray(X @ found.whiten.T) - found.whiten @ found.mean
+            outer = float(np.sqrt((h**2).sum(axis=1)).max())
+            squares = water_filling(found.eigenvalues[:size], 8 * outer**2 / epsilon**2)
+            return np.asarray(np.sqrt(squares)[:, None] * found.whiten[: len(squares)])
+        case "task-agnostic":  # A.7.1: E = L, that is φ = x − μ
+            return np.eye(len(found.mean))
+        case "privacy-agnostic":  # A.7.2: a fixed Z, equal σ
+            return np.asarray(found.whiten[: size or BENCHMARK_SIZE])

@@ -1,0 +1,11 @@
+"""Encoders that people report through: nobody is trusted, each person reports once (S4).
+
+``networks``          layers as plain arrays, and a design: encoder, mechanism, decoder
+``domain``            what rows may hold, declared
+``mechanism_choice``  which local mechanism a budget buys
+``reports``           one noisy report a user, charged to the user's account, and what it promises
+``device``            what is handed to people; ``encode`` is the script that runs there
+``base``              what every encoder does once it is fitted
+``linear_encoder``    closed forms for y = Kx: ``closed_forms``, ``candidates``, ``designs``
+``neural``            any differentiable task, by PyTorch
+"""

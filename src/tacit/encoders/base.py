@@ -1,0 +1,249 @@
+"""What every encoder does once it is fitted: report, decode, export, certify, save.
+
+A subclass fits: it checks its parameters and rows with what is here, and hands a design to
+``_remember``. The guarantee rests on the mechanism of the design alone, whatever was learned.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tacit import folder
+from tacit._version import __version__
+from tacit.encoders.device import export_encoder
+from tacit.encoders.domain import Domain
+from tacit.encoders.networks import Design
+from tacit.encoders.reports import guarantee, reported
+from tacit.errors import InvalidInput, UntrustedMessage
+from tacit.estimator.accounts import Accounted
+from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.isolation import require_alone
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms.local import LocalMechanism, mechanism_from_dict
+from tacit.privacy.noise import FloatArray
+
+Strategy = Literal["task-aware", "task-agnostic", "privacy-agnostic"]
+NoiseKind = Literal["secure", "simulated"]
+
+
+class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn ships no types
+    """Rows in, private reports out, estimates back."""
+
+    __metadata_request__fit: ClassVar = {"target": True}
+    __metadata_request__transform: ClassVar = {"user": True}
+
+    _learner: ClassVar[str]  # its name under ``tacit``
+    _sparse: ClassVar[bool] = False  # are sparse rows welcome?
+    _least_rows: ClassVar[int] = 1  # of a fit
+    _kept: ClassVar[tuple[str, ...]] = ()  # arrays that are saved beside the design
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "strategy": get_args(Strategy),
+        "noise": get_args(NoiseKind),
+    }
+    _counts: ClassVar[tuple[str, ...]] = ("reports", "dimensions")
+
+    budget: Budget | None
+    reports: int
+    noise: NoiseKind
+    as_published: bool
+    random_state: int | None
+
+    domain_: Domain
+    design_: Design
+    mechanism_: LocalMechanism | None
+    guarantee_: Guarantee
+    ledger_: Ledger | None
+    predicted_loss_: float
+
+    # --- for fitting -----------------------------------------------------------------------------
+
+    def _require_parameters(self) -> None:
+        """InvalidInput that names the first parameter which cannot be used."""
+        for name, known in self._choices.items():
+            if getattr(self, name) not in known:
+                raise InvalidInput(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        for name in self._counts:
+            value = getattr(self, name)
+            optional = value is None and name in ("dimensions", "hidden")
+            if not (optional or (isinstance(value, int | np.integer) and value >= 1)):
+                raise InvalidInput(f"{name} must be a positive integer, got {value!r}")
+        if self.budget is None and self.as_published:
+            raise InvalidInput("as_published needs a budget: its noise is Δ₁/ε")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise InvalidInput(f"budget must be a Budget or None, got {self.budget!r}")
+        if self.budget is not None and self.budget.neighbours != "replace":
+            raise InvalidInput(f"local budgets are for any two vectors: 'replace', {self.budget}")
+
+    def _rows(self, X: Any, *, fitting: bool = False) -> Any:
+        """Rows of numbers; under a budget a user's NaN is nobody else's business."""
+        try:
+            rows = validate_data(
+                self,
+                X,
+                reset=fitting,
+                accept_sparse="csr" if self._sparse else False,
+                dtype=np.float64,
+                ensure_min_samples=self._least_rows if fitting else 0,
+                ensure_all_finite=False,
+            )
+        except ValueError as error:
+            raise InvalidInput(str(error)) from None
+        if fitting or self.budget is None:
+            _require_finite(rows)
+        return rows
+
+    def _remember(self, design: Design) -> None:
+        simulated = self.noise == "simulated"
+        self.design_, self.mechanism_ = design, design.mechanism
+        self.guarantee_ = guarantee(
+            design.mechanism, self.budget, reports=self.reports, simulated=simulated
+        )
+        self.ledger_ = None if self.budget is None else self._spends_from()
+        self._rng = np.random.default_rng(self.random_state) if simulated else None
+
+    # --- reporting and decoding ------------------------------------------------------------------
+
+    @property
+    def dimensions_(self) -> int:
+        """Z, the coordinates of a report."""
+        return self.design_.size
+
+    def encode(self, X: Any) -> FloatArray:
+        """φ = g_e(x), (rows, Z), before the clip and the noise: private, not to be reported."""
+        rows = self._inside(X)
+        return self.design_.encoded(rows)
+
+    def _inside(self, X: Any) -> Any:
+        check_is_fitted(self, "design_")
+        return self.domain_.clipped(self._rows(X))
+
+    def transform(self, X: Any, user: Any = None) -> FloatArray:
+        """The users' reports (rows, Z). Repeats by one user add up on the ledger.
+
+        ``user`` labels the rows; None: every row is another person, who reports once. If one user
+        has too little left, BudgetExceeded is raised before noise is drawn for anybody. A row that
+        cannot be encoded (NaN) is reported as zero plus noise, and stops nobody else's report.
+        """
+        rows = self._inside(X)
+        phi = self.design_.encoded(rows)
+        if self.mechanism_ is None or self.budget is None:
+            return phi
+        require_alone("a user's report", lambda some: self.design_.encoded(rows[some]), phi)
+        if self._rng is not None:  # a simulation may count; a device never tells
+            self.clipped_rows_ = _longer(phi, self.mechanism_.radius)
+            self.outside_domain_ = self.domain_.outside(X)
+        return reported(
+            self.mechanism_,
+            phi,
+            self.budget,
+            reports=self.reports,
+            user=user,
+            ledger=None if user is None and self.ledger is None else self.ledger_,
+            rng=self._rng,
+        )
+
+    def inverse_transform(self, X: Any) -> FloatArray:
+        """Estimates x̂ (rows, n) of the users' vectors from their reports: post-processing, free."""
+        check_is_fitted(self, "design_")
+        reports, size = np.asarray(X, dtype=np.float64), self.dimensions_
+        if reports.ndim != 2 or reports.shape[1] != size:
+            raise InvalidInput(f"reports must have shape (rows, {size}), got {reports.shape}")
+        return self.design_.decoded(reports)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, Any]:
+        """report0, report1, …"""
+        check_is_fitted(self, "design_")
+        return np.array([f"report{i}" for i in range(self.dimensions_)], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._sparse
+        tags.input_tags.allow_nan = self.budget is not None  # in transform
+        tags.non_deterministic = self.budget is not None
+        return tags
+
+    # --- what may leave --------------------------------------------------------------------------
+
+    def export(self, directory: str | Path) -> Path:
+        """Writes what a device needs: encoder.json, encode.py (no dependencies), certificate.json.
+
+        The decoder stays here.
+        """
+        check_is_fitted(self, "design_")
+        if self.mechanism_ is None or self.budget is None:
+            raise UntrustedMessage("this encoder reports without noise, or not at all")
+        return export_encoder(
+            directory,
+            self.design_.encoder,
+            self.mechanism_,
+            self.guarantee_,
+            delta=self.budget.delta,
+            domain=self.domain_,
+            feature_names=[str(name) for name in getattr(self, "feature_names_in_", ())],
+        )
+
+    def certificate(self) -> dict[str, Any]:
+        """The guarantee in full, with the mechanism it rests on."""
+        check_is_fitted(self, "design_")
+        return {
+            "tacit": __version__,
+            "learner": self._learner,
+            "guarantee": json.loads(self.guarantee_.to_json()),
+            "mechanism": None if self.mechanism_ is None else self.mechanism_.to_dict(),
+        }
+
+    def save(self, directory: str | Path) -> Path:
+        """Writes encoder, decoder and certificate, for the collector's side."""
+        check_is_fitted(self, "design_")
+        description = {
+            "learner": self._learner,
+            "budget": None if self.budget is None else [self.budget.epsilon, self.budget.delta],
+            "reports": self.reports,
+            "noise": self.noise,
+            "predicted_loss": self.predicted_loss_,
+            "activations": self.design_.activations(),
+        }
+        arrays = self.design_.to_arrays() | {"low": self.domain_.low, "high": self.domain_.high}
+        arrays |= {name: getattr(self, name) for name in self._kept}
+        return folder.write(directory, description, arrays, self.certificate())
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """An encoder that save wrote; its ledger is a new one, in memory."""
+        description, arrays, certificate = folder.read_as(cls._learner, directory)
+        if "activations" not in description:
+            raise InvalidInput(f"{directory} was written by an earlier version; fit again")
+        budget, mechanism = description["budget"], certificate["mechanism"]
+        model = cls(
+            None if budget is None else Budget(*budget),
+            reports=description["reports"],
+            noise=description["noise"],
+        )
+        model.domain_ = Domain(arrays["low"], arrays["high"])
+        model.n_features_in_ = len(model.domain_.low)
+        known = None if mechanism is None else mechanism_from_dict(mechanism)
+        model._remember(Design.from_arrays(arrays, description["activations"], known))
+        model.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+        model.predicted_loss_ = description["predicted_loss"]
+        for name in cls._kept:
+            setattr(model, name, arrays[name])
+        return model
+
+
+def _require_finite(rows: Any) -> None:
+    """0·x is NaN where x is not finite, in dense and in sparse rows."""
+    with np.errstate(invalid="ignore"):
+        bad = np.flatnonzero(np.isnan(np.asarray((rows * 0.0).sum(axis=1)).ravel()))
+    if bad.size:
+        raise InvalidInput(f"X has NaN or infinity in {bad.size} rows, first in row {bad[0]}")
+
+
+def _longer(phi: FloatArray, radius: float) -> int:
+    with np.errstate(over="ignore"):
+        return int((np.einsum("ij,ij->i", phi, phi) > radius**2).sum())

@@ -1,0 +1,208 @@
+"""An encoder that people report through, for any differentiable task (S4, general setting).
+
+Cheng, Tang, Chinchali, *Task-aware Privacy Preservation for Multi-dimensional Data* (ICML 2022),
+Section 4.2, Algorithm 1; A.7.4 for the benchmarks.
+
+**Symbols**: f → ``target``; g_e, g_d → ``design_.encoder``,
+``design_.decoder``; Z → ``dimensions``;
+ε → ``budget.epsilon``; η → ``regularization``; l → ``loss``; N_epochs → ``epochs``.
+
+**Differs from the paper in**
+
+1. φ is clipped to the unit ball where the noise is added, in training too. The paper measures Δ₁
+   on its samples, which promises nothing to the next user (docs/privacy.md, F); here the guarantee
+   rests on the clip and the mechanism alone, whatever the weights are. ``as_published=True`` keeps
+   the measured Δ₁, with ``proven=False``.
+2. The mechanism is the one with the least variance at this ε and Z, not always Laplace.
+3. Z is chosen on a held-out part of the fit rows unless it is given.
+4. Rows are standardised by the fit rows' mean and spread, and the constants folded into the first
+   layer. As published the rows are used as they are.
+5. With Z chosen, a report that tells the task nothing is not made, and ``fit`` warns.
+6. Training: see ``learning``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from tacit.encoders.base import Encoder, NoiseKind, Strategy
+from tacit.encoders.domain import Domain
+from tacit.encoders.mechanism_choice import best_mechanism
+from tacit.encoders.networks import Design, nothing
+from tacit.encoders.neural.learning import Schedule, expected_loss
+from tacit.encoders.neural.modules import ACTIVATIONS, Hidden, Scaling, as_layers
+from tacit.encoders.neural.onnx_graph import write_onnx
+from tacit.encoders.neural.strategies import Learned, Noise, Shape, learn
+from tacit.encoders.neural.task import LossFunction, LossName, Problem, problem
+from tacit.encoders.neural.widths import held_out_losses, without_report
+from tacit.errors import InvalidInput
+from tacit.privacy.budget import Budget
+from tacit.privacy.ledger import Ledger
+
+_REPORTS = 2**16  # simulated for predicted_loss_, at most 64 of a row
+
+
+class TaskAwareEncoder(Encoder):
+    """Keeps what a differentiable task needs, and spends the budget there.
+
+        min E_{x,w} l(f(g_d(M(g_e(x)))), y) + η‖θ_e‖²,    M: clip to the unit ball, add noise
+
+    ``fit(X, y, target=f)`` learns g_e and g_d with f frozen; without y the wanted answer is f(x).
+    ``transform`` gives private reports (n, Z), ``inverse_transform`` estimates x̂ of the rows, to be
+    given to f. The rows of ``fit`` are treated as public; ``guarantee_`` covers who reports later.
+
+    - ``loss``: "squared" (summed over outputs), "logistic" (one logit), "cross-entropy", or a
+      function (ŷ, y) → scalar.
+    - ``hidden``: the width of one hidden layer in encoder and decoder; None: both are linear.
+    - ``budget=None``: no noise at all, the non-private twin.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(64, 3))
+    >>> encoder = TaskAwareEncoder(Budget(2.0, 0.0), dimensions=1, epochs=20, random_state=0)
+    >>> reports = encoder.fit(X, target=nn.Linear(3, 1)).transform(X)
+    >>> reports.shape, encoder.inverse_transform(reports).shape, encoder.guarantee_.epsilon
+    ((64, 1), (64, 3), 2.0)
+    """
+
+    _learner: ClassVar = "neural.TaskAwareEncoder"
+    _least_rows: ClassVar = 2
+    _choices: ClassVar = Encoder._choices | {"activation": tuple(ACTIVATIONS)}
+    _counts: ClassVar = (*Encoder._counts, "epochs", "steps", "batch_size", "hidden")
+
+    def __init__(
+        self,
+        budget: Budget | None = None,
+        *,
+        dimensions: int | None = None,
+        hidden: int | None = None,
+        activation: Hidden = "sigmoid",
+        loss: LossName | LossFunction = "squared",
+        mechanism: str = "auto",
+        strategy: Strategy = "task-aware",
+        reports: int = 1,
+        regularization: float = 1e-4,
+        epochs: int = 2000,
+        steps: int = 1,
+        batch_size: int = 1024,
+        learning_rate: float = 1e-2,
+        ledger: Ledger | str | Path | None = None,
+        noise: NoiseKind = "secure",
+        as_published: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        self.budget = budget
+        self.dimensions = dimensions
+        self.hidden = hidden
+        self.activation = activation
+        self.loss = loss
+        self.mechanism = mechanism
+        self.strategy = strategy
+        self.reports = reports
+        self.regularization = regularization
+        self.epochs = epochs
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.ledger = ledger
+        self.noise = noise
+        self.as_published = as_published
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, target: nn.Module) -> TaskAwareEncoder:
+        """Algorithm 1 on public rows X (n, d), with y (n,) or (n, outputs) or f(x)."""
+        self._require_parameters()
+        rows = self._rows(X, fitting=True)
+        self.domain_ = Domain.everything(rows.shape[1])
+        scaling = Scaling.none(rows) if self.as_published else Scaling.of(rows)
+        task = problem(rows, y, target, self.loss, scaling)
+        generator = _generator(self.random_state)
+        width = self._width(task, generator)
+        shape, noise = Shape(width, self.hidden, self.activation), self._noise(width)
+        learned = learn(self.strategy, task, shape, noise, self._schedule(), generator)
+        self._take(learned, noise, task, scaling)
+        if self.width_losses_ and noise.mechanism is not None:
+            self._drop_an_idle_report(task, scaling, generator)
+        return self
+
+    def _require_parameters(self) -> None:
+        super()._require_parameters()
+        if not self.learning_rate > 0 or not self.regularization >= 0:
+            raise InvalidInput("learning_rate must be positive and regularization not negative")
+
+    def _width(self, task: Problem, generator: torch.Generator) -> int:
+        """Z: all features, the number given, or the best on held-out fit rows."""
+        self.width_losses_: dict[int, float] = {}
+        if self.strategy == "task-agnostic":
+            return task.rows.shape[1]
+        if self.dimensions is not None:
+            return int(self.dimensions)
+        if self.as_published or self.strategy == "privacy-agnostic":
+            raise InvalidInput("dimensions must be given: S4 takes Z as an input here")
+        shape = Shape(1, self.hidden, self.activation)
+        losses = held_out_losses(task, shape, self._noise, self._schedule(), generator)
+        self.width_losses_ = losses
+        return min(losses, key=lambda width: losses[width])
+
+    def _noise(self, width: int) -> Noise:
+        """What a report of Z coordinates goes through."""
+        if self.budget is None:
+            return Noise(None)
+        if self.as_published:
+            return Noise(None, self.budget.epsilon / self.reports)
+        return Noise(best_mechanism(self.mechanism, self.budget, width, self.reports))
+
+    def _schedule(self) -> Schedule:
+        return Schedule(
+            self.epochs, self.steps, self.learning_rate, self.batch_size, self.regularization
+        )
+
+    def _take(self, learned: Learned, noise: Noise, task: Problem, scaling: Scaling) -> None:
+        """What was learned, in the units of X, and what it loses."""
+        encoder, decoder = as_layers(learned.encoder), as_layers(learned.decoder)
+        mechanism = noise.on_reports(learned.encoder, task.rows)
+        self._remember(Design(scaling.reading(encoder), mechanism, scaling.writing(decoder)))
+        self.history_ = learned.history
+        draws = max(1, min(64, _REPORTS // len(task.rows)))
+        self.predicted_loss_ = expected_loss(
+            learned.encoder, learned.decoder, task, learned.perturb, draws
+        )
+
+    def _drop_an_idle_report(
+        self, task: Problem, scaling: Scaling, generator: torch.Generator
+    ) -> None:
+        """One estimate for everybody, where a report tells the task nothing."""
+        estimate, loss = without_report(task, self._schedule(), generator)
+        if loss > self.predicted_loss_:
+            return
+        warnings.warn(
+            f"a report at {self.budget} tells the task nothing (loss {self.predicted_loss_:.4g}, "
+            f"{loss:.4g} without): nothing is reported and everybody gets one estimate; give "
+            "dimensions to report all the same",
+            stacklevel=3,
+        )
+        self._remember(nothing(estimate * scaling.spread + scaling.mean))
+        self.predicted_loss_ = loss
+
+    def export(self, directory: str | Path, *, onnx: bool = True) -> Path:
+        """encoder.json and encode.py for a device, encoder.onnx, certificate.json; the folder.
+
+        The ONNX graph ends where the noise begins: the device clips again and draws its own.
+        """
+        folder = super().export(directory)
+        if onnx and self.mechanism_ is not None:
+            write_onnx(folder / "encoder.onnx", self.design_.encoder, self.mechanism_)
+        return folder
+
+
+def _generator(random_state: int | None) -> torch.Generator:
+    """For training and its simulated noise only."""
+    generator = torch.Generator()
+    if random_state is None:
+        generator.seed()
+        return generator
+    return generator.manual_seed(int(random_state))
