@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tacit.neural.clients import Examples
+from tacit.neural.clients import NOBODY, Examples
 from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.passes import Pass, parts, slots, spared, unit_slots
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
@@ -107,10 +107,12 @@ def test_a_cohort_of_any_size_is_trained_whole() -> None:
 
 def test_a_row_that_is_nobodys_is_zero_even_if_the_first_row_is_not_a_number() -> None:
     data = Examples(torch.full((1, 2), torch.nan), torch.tensor([torch.inf]), np.array([0, 1]))
-    x, y = data.at(torch.tensor([-1, 0]))
-    assert x[0].tolist() == [0.0, 0.0]
-    assert y[0] == 0.0
-    assert x[1].isnan().all()
+    for found in (data, data.to(torch.device("cpu"))):
+        x, y = found.at(torch.tensor([NOBODY, 0]))
+        assert x[0].tolist() == [0.0, 0.0]
+        assert y[0] == 0.0
+        assert x[1].isnan().all()
+        assert len(found.X) == len(found.y) == 1
 
 
 # --- a client whose data make the work fail ------------------------------------------------------

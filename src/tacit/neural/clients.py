@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from tacit.errors import InvalidInput
 from tacit.neural.coins import Coins
 
 NOBODY = -1
-"""The row of a client that has none, and of a slot without a client: zeros."""
+"""The row of a client that has none, and of a slot without a client."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,29 @@ class Examples:
     X: Tensor  # (N, ...)
     y: Tensor  # (N,) classes, or (N, ...) numbers
     offsets: NDArray[np.int64]  # (m + 1,)
+    _longer: tuple[Tensor, Tensor] = field(init=False, repr=False)  # X and y with nobody's row
 
     def __post_init__(self) -> None:
         if len(self.X) != len(self.y) or self.offsets[-1] != len(self.X):
             raise InvalidInput(
                 f"X has {len(self.X)} rows, y {len(self.y)}, the offsets end at {self.offsets[-1]}"
             )
+        # One row more, nobody's. Somebody's would not do: its infinities would survive being
+        # multiplied by zero, and to select afterwards costs a pass over memory.
+        X, y = (torch.cat([z, z.new_zeros(1, *z.shape[1:])]) for z in (self.X, self.y))
+        for name, value in (("_longer", (X, y)), ("X", X[:NOBODY]), ("y", y[:NOBODY])):
+            object.__setattr__(self, name, value)
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """X and y at these rows (n,); zeros where it is nobody's.
+
+        >>> one = Examples(torch.tensor([[torch.inf]]), torch.tensor([2]), np.array([0, 1]))
+        >>> one.at(torch.tensor([0, NOBODY]))
+        (tensor([[inf],
+                [0.]]), tensor([2, 0]))
+        """
+        X, y = self._longer
+        return X[rows], y[rows]
 
     @property
     def clients(self) -> int:
@@ -43,25 +60,6 @@ class Examples:
     def to(self, device: torch.device) -> Examples:
         """The same on another device."""
         return Examples(self.X.to(device), self.y.to(device), self.offsets)
-
-    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """X and y at these rows (n,); zeros where it is nobody's row.
-
-        Selected, not multiplied: whatever the row is that was read instead, nothing of it is left.
-
-        >>> one = Examples(torch.tensor([[torch.inf]]), torch.tensor([2]), np.array([0, 1]))
-        >>> one.at(torch.tensor([0, NOBODY]))
-        (tensor([[inf],
-                [0.]]), tensor([2, 0]))
-        """
-        somebody, places = rows != NOBODY, rows.clamp(min=0)
-        x, y = self.X[places], self.y[places]
-        return _where(somebody, x), _where(somebody, y)
-
-
-def _where(kept: Tensor, values: Tensor) -> Tensor:
-    """values (n, ...) where kept (n,), else zero."""
-    return torch.where(kept.view(-1, *[1] * (values.ndim - 1)), values, 0)
 
 
 def batches(

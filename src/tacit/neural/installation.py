@@ -19,17 +19,17 @@ _ALERT = ".*does not have a deterministic implementation.*"  # PyTorch's words
 
 @contextmanager
 def steady(device: torch.device) -> Iterator[None]:
-    """Deterministic algorithms, no autotuning, one workspace and one thread, inside.
+    """Deterministic algorithms, no autotuning, one workspace and (on a CPU) one thread, inside.
 
     An operation that has no deterministic algorithm runs all the same, unless the caller has asked
     PyTorch to refuse those, as the trial before a run does (isolation.py).
     """
-    before = _chosen()
-    if device.type == "cuda":  # read when cuBLAS is first used
+    before, on_gpu = _chosen(), device.type == "cuda"
+    if on_gpu:  # read when cuBLAS is first used
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     strict = before[0] and not before[1]
     try:
-        _choose((True, not strict, False, False, True, 1))
+        _choose((True, not strict, False, False, True, before[-1] if on_gpu else 1))
         with catch_warnings():
             filterwarnings("ignore", message=_ALERT)
             yield

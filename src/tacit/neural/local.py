@@ -214,7 +214,9 @@ class Trainer:
 
         each = list(parts(clients, size))
         with steady(self.device):
-            if self.workers == 1 or len(each) == 1:
+            if len(each) == 1:
+                return one(each[0])
+            if self.workers == 1:
                 return torch.cat([one(part) for part in each])
             with ThreadPoolExecutor(self.workers, initializer=one_thread) as pool:
                 return torch.cat(list(pool.map(one, each)))
