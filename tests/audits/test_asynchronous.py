@@ -24,7 +24,7 @@ from tacit.learners.async_proximal.node import PrivateNode, example_gradients
 from tacit.linear.losses import FloatArray, Squared
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.budget import Budget
-from tacit.privacy.mechanisms import sums
+from tacit.privacy.mechanisms import statistics
 
 ALPHA = 1e-6
 BUDGET = Budget(8.0)
@@ -114,8 +114,8 @@ def test_the_original_stands_where_mutants_fall() -> None:
 
 
 def test_half_the_sensitivity_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = sums.sum_sensitivity
-    monkeypatch.setattr(sums, "sum_sensitivity", lambda *given: original(*given) / 2)
+    original = statistics.sum_sensitivity
+    monkeypatch.setattr(statistics, "sum_sensitivity", lambda *given: original(*given) / 2)
     assert WHOLE.audit(MUTANT).refuted
 
 

@@ -12,7 +12,8 @@ from tacit.audits.local_encoders import K, local_encoder_audits, public_rows, us
 from tacit.encoders.linear_encoder import TaskAwareEncoder
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
-from tacit.privacy.mechanisms.local import LocalKNorm, additive
+from tacit.privacy.mechanisms import statistics
+from tacit.privacy.mechanisms.local import LocalKNorm
 
 ALPHA = 1e-6
 CASES = {case.name: case for audit in local_encoder_audits() for case in audit.cases}
@@ -61,10 +62,10 @@ def test_the_users_lie_far_outside_the_ball() -> None:
 
 
 def test_a_mechanism_that_forgets_to_clip_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unclipped(rows: Any, radius: float, report: Any) -> Any:
-        return report(np.asarray(rows))
+    def unclipped(rows: Any, *_: Any, **__: Any) -> Any:
+        return np.asarray(rows)
 
-    monkeypatch.setattr(additive, "each_block", unclipped)
+    monkeypatch.setattr(statistics, "clip_rows", unclipped)
     assert LocalKNorm(1.0, 1.0).release(np.full((1, 1), 99.0), np.random.default_rng(0)) > 50
     result = CASES["TaskAwareEncoder, knorm"].audit(Settings(seed=0, samples=5_000))
     assert result.refuted

@@ -32,7 +32,8 @@ from tacit.privacy.budget import Neighbours
 from tacit.privacy.isolation import products
 from tacit.privacy.ledger import Key, Ledger, Release
 from tacit.privacy.mechanisms import GaussianSum, sum_sensitivity
-from tacit.privacy.mechanisms.rows import clip_rows, grid_sum
+from tacit.privacy.mechanisms.clipping import clip_rows
+from tacit.privacy.mechanisms.grid import grid_sum
 
 LOSSES = (Squared(), Logistic())
 SPOILED = {"NaN": np.nan, "infinite": np.inf, "huge": 1e300, "tiny": 1e-300, "zero": 0.0}

@@ -15,8 +15,7 @@ from tacit.errors import InvalidInput
 from tacit.learners.task_relationship import LEAST_RELATION, OPEN_ROUNDS, example_budget, relations
 from tacit.metrics import nmse
 from tacit.privacy.accounting import gaussian_delta
-from tacit.privacy.mechanisms import GaussianSum
-from tacit.privacy.mechanisms.nested import EachRow
+from tacit.privacy.mechanisms import EachRow, GaussianSum
 
 BASELINES: list[Any] = [TaskRelationship, AveragedModel]
 
@@ -122,10 +121,7 @@ def test_one_task_changes_one_row_by_at_most_two_clips() -> None:
     assert np.linalg.norm(change) == pytest.approx(6.0, rel=1e-6)
     assert not change[[0, 1, 3]].any()
     event = mechanism.event("replace")
-    assert np.linalg.norm(change) / mechanism.row.sigma == pytest.approx(  # type: ignore[union-attr]
-        event.mu,  # type: ignore[union-attr]
-        rel=1e-6,
-    )
+    assert np.linalg.norm(change) / mechanism.row.noise.scale == pytest.approx(event.mu, rel=1e-6)
 
 
 def test_columns_that_are_all_noise_are_not_used(data: Generated) -> None:

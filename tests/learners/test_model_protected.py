@@ -13,19 +13,27 @@ from tacit.datasets import group_sparse_tasks, low_rank_tasks, related_tasks
 from tacit.datasets.generators import Generated
 from tacit.errors import InvalidInput, NotPure
 from tacit.learners import model_protected as module
-from tacit.linear.losses import FloatArray
-from tacit.linear.penalties import GroupNorm, TraceNorm
-from tacit.metrics import nmse
-from tacit.privacy.accounting import kov_epsilon
-from tacit.privacy.covariance_noise import (
-    noise_edge,
+from tacit.learners.model_protected.covariance_schedule import (
     published_amounts,
     recommended,
     schedule_weights,
     sound_mechanism,
 )
-from tacit.privacy.mechanisms import KNormSum, SymmetricGaussian, TwoSidedWishart
-from tacit.privacy.mechanisms.nested import EachRow, PublishedNoise
+from tacit.linear.losses import FloatArray
+from tacit.linear.penalties import GroupNorm, TraceNorm
+from tacit.metrics import nmse
+from tacit.privacy.accounting import kov_epsilon
+from tacit.privacy.mechanisms import (
+    DiagonalGaussian,
+    DiagonalLaplace,
+    EachRow,
+    GramGaussian,
+    KNormSum,
+    NoisyStatistic,
+    PublishedWishart,
+    SymmetricGaussian,
+    TwoSidedWishart,
+)
 
 NO_NOISE = Budget(1e9, 1e-5)
 ALL: list[Any] = [LowRank, GroupSparse, Decomposed]
@@ -242,14 +250,14 @@ def test_extremal_pairs_reach_the_sensitivity_that_is_accounted_for(
     change = released[0] - released[1]
     event = mechanism.event(neighbours)
     if name == "gaussian":
-        sigma = mechanism.sigma  # type: ignore[union-attr]
+        sigma = mechanism.noise.scale
         assert np.linalg.norm(change) / sigma == pytest.approx(amount, rel=1e-6)
-        assert event.mu == pytest.approx(amount)  # type: ignore[union-attr]
+        assert event.mu == pytest.approx(amount)
     elif isinstance(mechanism, TwoSidedWishart):
         nuclear = np.abs(np.linalg.eigvalsh(change)).sum()
         assert nuclear / (2 * mechanism.scale) == pytest.approx(amount, rel=1e-6)
     else:
-        scale = mechanism.scale  # type: ignore[union-attr]
+        scale = mechanism.noise.scale
         assert np.abs(change).sum() / scale == pytest.approx(amount, rel=1e-6)
 
 
@@ -313,13 +321,13 @@ def test_a_published_epsilon_is_only_a_claim(
 
 
 def test_the_first_version_has_its_own_scale() -> None:
-    noise = PublishedNoise(3.0, 0.5, sensitivity=6.0, as_published=True)
+    noise = PublishedWishart(3.0, 0.5, sensitivity=6.0, as_published=True)
     rng = np.random.default_rng(0)
     draws = [np.trace(noise.release(np.zeros((2, 4)), rng)) for _ in range(400)]
     expected = 4 * 5 * 6.0 / (2 * 0.5)  # d (d+1) s/2ε
     assert np.mean(draws) == pytest.approx(expected, rel=0.1)
     with pytest.raises(InvalidInput, match="as_published"):
-        PublishedNoise(3.0, 0.5, sensitivity=6.0)
+        PublishedWishart(3.0, 0.5, sensitivity=6.0)
 
 
 @pytest.mark.parametrize(
@@ -466,10 +474,31 @@ def test_one_task_stays_by_itself(learner: Any) -> None:
     assert np.abs(model.coef_ - SingleTask().fit(X, y).coef_).max() < 0.1
 
 
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        SymmetricGaussian(1.0, 3.0),
+        GramGaussian(1.0, 3.0, units=60),
+        TwoSidedWishart(1.0, 3.0),
+        DiagonalGaussian(1.0, 3.0),
+        DiagonalLaplace(1.0, 3.0),
+    ],
+    ids=lambda mechanism: type(mechanism).__name__,
+)
+def test_the_edge_is_about_the_largest_that_the_noise_reaches(
+    mechanism: NoisyStatistic[Any],
+) -> None:
+    shape, rng = (60, 40), np.random.default_rng(0)
+    draws = [mechanism.release(np.zeros(shape), rng) for _ in range(20)]
+    largest = [np.linalg.eigvalsh(x)[-1] if x.ndim == 2 else x.max() for x in draws]
+    edge = mechanism.statistic.edge(mechanism.noise, shape)
+    assert 0.7 < np.mean(largest) / edge < 1.1
+
+
 def test_under_high_noise_the_map_is_nearly_the_identity() -> None:
     d, m = 10, 50
     mechanism = SymmetricGaussian.for_mu(1.0, 1e-3, "replace")
-    edge = noise_edge(mechanism, d, m)
+    edge = mechanism.statistic.edge(mechanism.noise, (m, d))
     noise = mechanism.release(np.zeros((m, d)), np.random.default_rng(0))
     assert np.abs(np.linalg.eigvalsh(noise)).max() <= 1.2 * edge
     from tacit.linear.maps import trace_map

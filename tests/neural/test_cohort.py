@@ -17,7 +17,7 @@ from tacit.neural.cohort import CohortSum, Updates
 from tacit.neural.rounds import Adaptive
 from tacit.neural.sampling import Everyone, Fixed, Poisson
 from tacit.privacy.accounting import Gaussian, epsilon
-from tacit.privacy.mechanisms.rows import grid
+from tacit.privacy.mechanisms.grid import grid
 
 ALPHA = 1e-6
 RNG = np.random.default_rng(0)

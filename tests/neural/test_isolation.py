@@ -30,7 +30,7 @@ from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.neural.stacked import Stacked
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms.rows import grid
+from tacit.privacy.mechanisms.grid import grid
 
 COINS = Coins(bytes(32))
 M, TARGET, FEATURES = 7, 2, 13

@@ -237,6 +237,7 @@ def test_exact_reports_are_secure_and_say_nothing_against_themselves() -> None:
 
 def test_pure_noise_without_an_exact_sampler_says_that_its_delta_is_not_claimed() -> None:
     for law in (KNormSum(1.0, 1.0), TwoSidedWishart(1.0, 1.0), LocalKNorm(1.0, 1.0)):
-        assert law.pure
+        assert law.noise.pure
         assert not law.secure(None)
-        assert "δ = 0 holds of the ideal mechanism only" in law.reason
+        assert "δ = 0 holds of the ideal mechanism only" in law.noise.reason
+    assert LocalKNorm(1.0, 1.0).reason == KNormSum(1.0, 1.0).noise.reason

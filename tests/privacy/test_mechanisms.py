@@ -22,24 +22,27 @@ from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import (
     PURE,
     DiagonalGaussian,
+    DiagonalLaplace,
+    EachRow,
     GaussianSum,
     GramGaussian,
     KNormSum,
     LaplaceSum,
-    Mechanism,
     PublishedWishart,
     SymmetricGaussian,
     TwoSidedWishart,
     VoteSum,
     clip_rows,
-    covariances,
+    noises,
     smat,
-    sums,
+    statistics,
     svec,
 )
-from tacit.privacy.mechanisms.rows import grid_sum, rounding_slack
+from tacit.privacy.mechanisms.clipping import rounding_slack
+from tacit.privacy.mechanisms.grid import grid_sum
 from tacit.privacy.noise import RESOLUTION, FloatArray
 
+Mechanism = mechanisms.NoisyStatistic[Any]
 RELATIONS: tuple[Neighbours, ...] = ("replace", "zero-out")
 K, M, D = 1.5, 4, 3  # clip norm, units, dimension
 E1, E2 = np.eye(D)[:2]
@@ -88,7 +91,8 @@ CASES = {
     "KNormSum": Case(KNormSum(K, SMALL), l2, SMALL, (K * E1, -K * E1)),
     "SymmetricGaussian": Case(SymmetricGaussian(K, SMALL), l2, SMALL, (K * E1, K * E2)),
     "DiagonalGaussian": Case(DiagonalGaussian(K, SMALL), l2, SMALL, (K * E1, K * E2)),
-    "GramGaussian": Case(GramGaussian(K, M, SMALL), l2, SMALL, (K * E1, -K * E1)),
+    "DiagonalLaplace": Case(DiagonalLaplace(K, SMALL), l1, SMALL, (K * E1, K * E2)),
+    "GramGaussian": Case(GramGaussian(K, SMALL, units=M), l2, SMALL, (K * E1, -K * E1)),
     "TwoSidedWishart": Case(TwoSidedWishart(K, SMALL), nuclear, 2 * SMALL, (K * E1, K * E2)),
 }
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -99,7 +103,8 @@ SECURE: dict[str, Mechanism] = {
     "LaplaceSum": LaplaceSum(K, 2.0),
     "SymmetricGaussian": SymmetricGaussian(K, 2.0),
     "DiagonalGaussian": DiagonalGaussian(K, 2.0),
-    "GramGaussian": GramGaussian(K, M, 2.0),
+    "DiagonalLaplace": DiagonalLaplace(K, 2.0),
+    "GramGaussian": GramGaussian(K, 2.0, units=M),
 }
 EVERY: dict[str, Mechanism] = SECURE | {
     "KNormSum": KNormSum(K, 2.0),
@@ -160,7 +165,9 @@ def test_a_share_scales_the_sensitivity(case: Case, neighbours: Neighbours) -> N
         assert max(case.change(*pair, shares) for pair in pairs(60, neighbours)) <= bound
 
 
-@pytest.mark.parametrize("name", ["SymmetricGaussian", "DiagonalGaussian", "TwoSidedWishart"])
+@pytest.mark.parametrize(
+    "name", ["SymmetricGaussian", "DiagonalGaussian", "DiagonalLaplace", "TwoSidedWishart"]
+)
 def test_a_share_of_a_covariance_is_reached(name: str) -> None:
     case = CASES[name]
     first, second = case.extremal
@@ -215,9 +222,8 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     def zeros(shape: tuple[int, ...], source: object) -> Any:
         return np.zeros(shape, dtype=np.int64)
 
-    monkeypatch.setattr(sums, "rounded_gaussian", zeros)
-    monkeypatch.setattr(sums, "rounded_laplace", zeros)
-    monkeypatch.setattr(covariances, "rounded_gaussian", zeros)
+    monkeypatch.setattr(noises, "rounded_gaussian", zeros)
+    monkeypatch.setattr(noises, "rounded_laplace", zeros)
 
 
 def steps(value: FloatArray, scale: float) -> list[int]:
@@ -265,7 +271,7 @@ def coarse(name: str, sigma: float) -> Mechanism:
         "VoteSum": VoteSum(K, sigma),
         "SymmetricGaussian": SymmetricGaussian(K, sigma),
         "DiagonalGaussian": DiagonalGaussian(K, sigma),
-        "GramGaussian": GramGaussian(K, M, sigma),
+        "GramGaussian": GramGaussian(K, sigma, units=M),
     }
     return made[name]
 
@@ -288,7 +294,7 @@ def test_sensitivity_holds_exactly_on_the_grid(
 def test_cutting_a_covariance_without_the_smaller_clip_would_exceed_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(covariances, "covariance_clip", lambda clips, dim, step: clips)
+    monkeypatch.setattr(statistics, "covariance_clip", lambda clips, dim, step: clips)
     found = largest_square(SymmetricGaussian(K, COARSE), COARSE, "replace")
     assert found > stated_square("SymmetricGaussian", "replace")
 
@@ -315,7 +321,7 @@ def test_secure_releases_lie_on_the_grid(name: str) -> None:
 def test_a_share_holds_exactly_on_the_grid() -> None:
     rng = np.random.default_rng(8)
     grid = Fraction(COARSE) / RESOLUTION
-    for mechanism in (SymmetricGaussian(K, COARSE), GramGaussian(K, M, COARSE)):
+    for mechanism in (SymmetricGaussian(K, COARSE), GramGaussian(K, COARSE, units=M)):
         stated = stated_square(type(mechanism).__name__, "replace")
         for share in (0.02, 0.1, 0.5):
             shares = np.r_[share, np.ones(M - 1)]
@@ -468,7 +474,8 @@ def test_noise_too_small_for_integers_is_refused(name: str) -> None:
         "LaplaceSum": LaplaceSum(K, 1e-140),
         "SymmetricGaussian": SymmetricGaussian(1e150, 1e-150),
         "DiagonalGaussian": DiagonalGaussian(K, 1e-12),
-        "GramGaussian": GramGaussian(K, M, 1e-12),
+        "DiagonalLaplace": DiagonalLaplace(K, 1e-140),
+        "GramGaussian": GramGaussian(K, 1e-12, units=M),
     }
     with pytest.raises(InvalidInput, match="too small for secure sums"):
         tiny[name].release(np.ones((M, D)), None)
@@ -477,7 +484,15 @@ def test_noise_too_small_for_integers_is_refused(name: str) -> None:
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan, "1", 1e-200])
 @pytest.mark.parametrize(
     "make",
-    [GaussianSum, LaplaceSum, KNormSum, SymmetricGaussian, DiagonalGaussian, TwoSidedWishart],
+    [
+        GaussianSum,
+        LaplaceSum,
+        KNormSum,
+        SymmetricGaussian,
+        DiagonalGaussian,
+        DiagonalLaplace,
+        TwoSidedWishart,
+    ],
 )
 def test_parameters_are_positive_numbers(make: Callable[..., Mechanism], bad: Any) -> None:
     for parameters in ((bad, 1.0), (1.0, bad)):
@@ -493,9 +508,9 @@ def test_unknown_neighbours_are_refused(mechanism: Mechanism) -> None:
 
 def test_gram_refuses_another_number_of_units() -> None:
     with pytest.raises(InvalidInput, match="declared for 4 units, got 3 rows"):
-        GramGaussian(K, M, 1.0).release(np.ones((3, D)), None)
+        GramGaussian(K, 1.0, units=M).release(np.ones((3, D)), None)
     with pytest.raises(InvalidInput, match="units must be at least 1"):
-        GramGaussian(K, 0, 1.0)
+        GramGaussian(K, 1.0, units=0)
 
 
 # --- events, records, and what is not proven -----------------------------------------------------
@@ -508,11 +523,12 @@ def test_calibrated_noise_gives_the_event_asked_for(neighbours: Neighbours) -> N
         VoteSum.for_mu(K, 0.3, neighbours),
         SymmetricGaussian.for_mu(K, 0.3, neighbours),
         DiagonalGaussian.for_mu(K, 0.3, neighbours),
-        GramGaussian.for_mu(K, M, 0.3, neighbours),
+        GramGaussian.for_mu(K, 0.3, neighbours, units=M),
     ]
     for mechanism in gaussians:
         assert math.isclose(mechanism.event(neighbours).mu, 0.3, rel_tol=1e-15)
-    pures: list[LaplaceSum | KNormSum | TwoSidedWishart] = [
+    pures: list[LaplaceSum | DiagonalLaplace | KNormSum | TwoSidedWishart] = [
+        DiagonalLaplace.for_epsilon(K, 0.3, neighbours),
         LaplaceSum.for_epsilon(K, 0.3, neighbours),
         KNormSum.for_epsilon(K, 0.3, neighbours),
         TwoSidedWishart.for_epsilon(K, 0.3, neighbours),
@@ -527,7 +543,9 @@ def test_events_have_the_stated_numbers() -> None:
     assert TwoSidedWishart(2.0, 8.0).event("replace") == Pure(0.5)
     assert TwoSidedWishart(2.0, 8.0).event("zero-out") == Pure(0.25)
     assert math.isclose(SymmetricGaussian(2.0, 8.0).event("replace").mu, math.sqrt(0.5))
-    assert math.isclose(GramGaussian(2.0, 320, 8.0).event("replace").mu, math.sqrt(8 * 319) / 2)
+    assert math.isclose(
+        GramGaussian(2.0, 8.0, units=320).event("replace").mu, math.sqrt(8 * 319) / 2
+    )
 
 
 @every_mechanism
@@ -538,39 +556,61 @@ def test_records_are_json_with_name_and_parameters(mechanism: Mechanism) -> None
 
 
 @every_mechanism
-def test_values_count_the_noise(mechanism: Mechanism) -> None:
-    expected = {
-        "GaussianSum": D,
-        "VoteSum": D,
-        "LaplaceSum": D,
-        "KNormSum": D + 1,
-        "SymmetricGaussian": 6,
-        "DiagonalGaussian": D,
-        "GramGaussian": 10,
-        "TwoSidedWishart": 24,
-        "PublishedWishart": 12,
-    }
-    assert mechanism.values((M, D)) == expected[type(mechanism).__name__]
-
-
-@every_mechanism
 def test_only_exact_noise_from_the_system_is_secure(mechanism: Mechanism) -> None:
     assert mechanism.secure(None) == (type(mechanism).__name__ in SECURE)
     assert not mechanism.secure(np.random.default_rng(0))
-    assert mechanism.secure(None) or mechanism.reason
+    assert mechanism.secure(None) or mechanism.noise.reason
 
 
 def test_pure_mechanisms_are_those_proven_with_delta_zero() -> None:
-    assert {name for name, m in EVERY.items() if m.pure and m.proven} == set(PURE)
+    assert {name for name, m in EVERY.items() if m.noise.pure and m.noise.proven} == set(PURE)
 
 
 def test_published_wishart_needs_to_be_asked_for() -> None:
     with pytest.raises(InvalidInput, match=r"support depends on the data.*as_published=True"):
         PublishedWishart(K, 0.1)
     published = PublishedWishart(K, 0.1, as_published=True)
-    assert not published.proven
-    assert "not differentially private" in published.reason
+    assert not published.noise.proven
+    assert "not differentially private" in published.noise.reason
     assert published.event("replace") == Pure(0.1)
+
+
+# --- products ------------------------------------------------------------------------------------
+
+
+def test_each_row_apart_is_a_release_of_every_row() -> None:
+    """The same noise in the same order, and the same integers before it."""
+    rows, shares = random_rows(np.random.default_rng(3)), np.array([1.0, 0.5, 0.25, 0.0])
+    row = GaussianSum(K, 2.0)
+    first, second = np.random.default_rng(1), np.random.default_rng(1)
+    alone = [row.release(rows[[i]], first, shares[[i]]) for i in range(M)]
+    np.testing.assert_array_equal(EachRow(row).release(rows, second, shares), np.array(alone))
+    counts = [row.counts(rows[[i]], shares[[i]]) for i in range(M)]
+    np.testing.assert_array_equal(EachRow(row).counts(rows, shares), np.concatenate(counts))
+
+
+def test_each_row_apart_has_a_radius_of_its_own() -> None:
+    """K-norm noise is one vector a row: its length is Gamma(D), not Gamma(M·D)."""
+    noise = EachRow(KNormSum(K, 1.0)).release(np.zeros((4_000, D)), np.random.default_rng(0))
+    lengths = np.linalg.norm(noise, axis=1)
+    assert math.isclose(lengths.mean(), D, rel_tol=0.05)
+    assert math.isclose(lengths.var(), D, rel_tol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "norm"),
+    [
+        (statistics.Votes, "l1"),
+        (statistics.Sum, "nuclear"),
+        (statistics.Covariance, "l1"),
+        (statistics.Gram, "nuclear"),
+    ],
+)
+def test_a_statistic_refuses_noise_in_whose_norm_it_has_no_sensitivity(
+    statistic: type[statistics.Sum], norm: noises.Norm
+) -> None:
+    with pytest.raises(InvalidInput, match="is not known"):
+        statistic(1.0, norm)
 
 
 # --- svec ----------------------------------------------------------------------------------------

@@ -18,11 +18,12 @@ from scipy import stats
 from tacit.privacy import noise as sampling
 from tacit.privacy.mechanisms import (
     DiagonalGaussian,
+    DiagonalLaplace,
     GaussianSum,
     GramGaussian,
     KNormSum,
     LaplaceSum,
-    Mechanism,
+    NoisyStatistic,
     PublishedWishart,
     SymmetricGaussian,
     TwoSidedWishart,
@@ -152,7 +153,7 @@ def test_secure_gaussian_agrees_with_opendp() -> None:
 # --- Gaussian and Laplace mechanisms -------------------------------------------------------------
 
 
-def vectors(mechanism: Mechanism, shape: tuple[int, int]) -> Callable[[Any], FloatArray]:
+def vectors(mechanism: NoisyStatistic[Any], shape: tuple[int, int]) -> Callable[[Any], FloatArray]:
     """The noise of one large release, in coordinates in which it is isotropic."""
 
     def sample(rng: np.random.Generator | None) -> FloatArray:
@@ -173,7 +174,11 @@ VECTORS: dict[str, tuple[Callable[[Any], FloatArray], Cdf]] = {
         isotropic(stats.norm),
     ),
     "SymmetricGaussian": (vectors(SymmetricGaussian(1.0, SCALE), (0, 450)), isotropic(stats.norm)),
-    "GramGaussian": (vectors(GramGaussian(1.0, 450, SCALE), (450, 2)), isotropic(stats.norm)),
+    "GramGaussian": (vectors(GramGaussian(1.0, SCALE, units=450), (450, 2)), isotropic(stats.norm)),
+    "DiagonalLaplace": (
+        vectors(DiagonalLaplace(1.0, SCALE), (0, 100_000)),
+        isotropic(stats.laplace),
+    ),
     "LaplaceSum": (vectors(LaplaceSum(1.0, SCALE), (0, 100_000)), isotropic(stats.laplace)),
 }
 either_mode = pytest.mark.parametrize("seed", [None, 1], ids=["secure", "simulated"])
@@ -208,7 +213,9 @@ def test_noise_values_are_independent_of_each_other() -> None:
 # --- K-norm and Wishart --------------------------------------------------------------------------
 
 
-def releases(mechanism: Mechanism, dim: int, seed: int | None, count: int = 4_000) -> FloatArray:
+def releases(
+    mechanism: NoisyStatistic[Any], dim: int, seed: int | None, count: int = 4_000
+) -> FloatArray:
     rng = None if seed is None else np.random.default_rng(seed)
     return np.array([mechanism.release(np.zeros((0, dim)), rng) for _ in range(count)])
 

@@ -31,7 +31,7 @@ from tacit.neural.coins import Coins
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.privacy.accounting import gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
-from tacit.privacy.mechanisms.rows import grid
+from tacit.privacy.mechanisms.grid import grid
 
 if TYPE_CHECKING:
     from tacit.neural.clients import Examples

@@ -42,12 +42,12 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Key, Ledger, Mechanism, Release, new_run
 from tacit.privacy.mechanisms import (
     DiagonalGaussian,
+    EachRow,
     GaussianSum,
     SymmetricGaussian,
     clip_rows,
     svec,
 )
-from tacit.privacy.mechanisms.nested import EachRow
 
 TASKS, ROWS, DIM = 4, 3, 2
 CANARIES, GUESSED = 200, 0.3

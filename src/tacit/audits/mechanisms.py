@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -20,11 +20,12 @@ from tacit.privacy.auditing import AuditResult, Claim, Region, Side, above, belo
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import (
     DiagonalGaussian,
+    DiagonalLaplace,
     GaussianSum,
     GramGaussian,
     KNormSum,
     LaplaceSum,
-    Mechanism,
+    NoisyStatistic,
     PublishedWishart,
     SymmetricGaussian,
     TwoSidedWishart,
@@ -134,7 +135,7 @@ def smallest_eigenvalue(x: FloatArray) -> FloatArray:
 class Subject:
     """How one mechanism is built, what it centres on, and what tells its neighbours apart."""
 
-    build: Callable[[float, float, Neighbours], Mechanism]  # from ε, δ and the relation
+    build: Callable[[float, float, Neighbours], NoisyStatistic[Any]]  # from ε, δ and the relation
     pair: Callable[[Neighbours], Pair]
     centre: Callable[[FloatArray], FloatArray]  # of clipped rows
     statistic: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
@@ -167,12 +168,17 @@ SUBJECTS: dict[type, Subject] = {
         covariance_pair, lambda rows: (rows**2).sum(0), projection, PROJECTION, above(0.0),
     ),
     GramGaussian: Subject(
-        lambda e, d, n: GramGaussian.for_mu(CLIP, UNITS, gaussian_mu(e, d), n),
+        lambda e, d, n: GramGaussian.for_mu(CLIP, gaussian_mu(e, d), n, units=UNITS),
         gram_pair, lambda rows: rows @ rows.T, projection, PROJECTION, above(0.0),
     ),
     LaplaceSum: Subject(
         lambda e, d, n: LaplaceSum.for_epsilon(CLIP, e, n),
         sum_pair, lambda rows: rows.sum(0), partial(_norm_difference, _l1),
+        "log density ratio × scale: ‖y − c′‖₁ − ‖y − c‖₁",
+    ),
+    DiagonalLaplace: Subject(
+        lambda e, d, n: DiagonalLaplace.for_epsilon(CLIP, e, n),
+        covariance_pair, lambda rows: (rows**2).sum(0), partial(_norm_difference, _l1),
         "log density ratio × scale: ‖y − c′‖₁ − ‖y − c‖₁",
     ),
     KNormSum: Subject(
@@ -242,7 +248,7 @@ def black_box_audit(kind: type, neighbours: Neighbours, asked: Asked) -> AuditRe
     )
 
 
-def _own_claim(mechanism: Mechanism, neighbours: Neighbours, asked: Asked) -> Claim:
+def _own_claim(mechanism: NoisyStatistic[Any], neighbours: Neighbours, asked: Asked) -> Claim:
     """What the mechanism says that one release reveals."""
     event = mechanism.event(neighbours)
     if not isinstance(event, Gaussian | Pure | Approximate):
@@ -252,7 +258,7 @@ def _own_claim(mechanism: Mechanism, neighbours: Neighbours, asked: Asked) -> Cl
         unit=TASK,
         neighbours=neighbours,
         adversary=OTHER_TASKS,
-        proven=mechanism.proven,
+        proven=mechanism.noise.proven,
         source=f"{type(mechanism).__name__}.event",
         read_at=asked.delta or 1e-5,
     )
@@ -260,16 +266,16 @@ def _own_claim(mechanism: Mechanism, neighbours: Neighbours, asked: Asked) -> Cl
 
 def _cases(kind: type) -> tuple[Case, ...]:
     mechanism = SUBJECTS[kind].build(1.0, 1e-5, "replace")
-    delta = 0.0 if mechanism.pure else 1e-5
-    samples = 20_000 if mechanism.proven else 10_000
+    delta = 0.0 if mechanism.noise.pure else 1e-5
+    samples = 20_000 if mechanism.noise.proven else 10_000
     cases = [
         Case(
             f"{kind.__name__}, {neighbours}",
             partial(release_audit, kind, neighbours),
             delta=delta,
             samples=samples,
-            epsilon=1.0 if mechanism.proven else 0.1,
-            flawed=not mechanism.proven,
+            epsilon=1.0 if mechanism.noise.proven else 0.1,
+            flawed=not mechanism.noise.proven,
         )
         for neighbours in get_args(Neighbours)
     ]

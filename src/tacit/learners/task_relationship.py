@@ -56,8 +56,7 @@ from tacit.linear.rows import or_zero
 from tacit.linear.smooth import Quadratic, quadratic
 from tacit.linear.threads import isolated
 from tacit.privacy.budget import Budget
-from tacit.privacy.mechanisms import GaussianSum
-from tacit.privacy.mechanisms.nested import EachRow
+from tacit.privacy.mechanisms import EachRow, GaussianSum
 from tacit.privacy.release import Declared, Release
 
 OPEN_ROUNDS = 10

@@ -28,7 +28,7 @@ from tacit.neural.training import (
     resumed,
 )
 from tacit.privacy.budget import Budget, Guarantee
-from tacit.privacy.mechanisms.rows import check_positive
+from tacit.privacy.mechanisms.clipping import check_positive
 from tacit.privacy.planning import UNIT, stated
 from tacit.privacy.release import Release
 
@@ -156,21 +156,12 @@ def history(door: Door) -> list[dict[str, Any]]:
     ]
 
 
-def doubts(
-    plan: Plan,
-    budget: Budget,
-    rng: np.random.Generator | None,
-    *,
-    measured: bool,
-    together: str,
-) -> tuple[str, ...]:
+def doubts(rng: np.random.Generator | None, *, measured: bool, together: str) -> tuple[str, ...]:
     """Why nothing that this run promises is proven, if it is not; ``together``: why clients may
     not be kept apart."""
     found = [together] if together else []
     if rng is not None:
         found.append("simulated noise and coins from a seeded generator: nothing is secret")
-    if isinstance(plan.sampler, Poisson) and budget.neighbours == "replace":
-        found.append("Poisson sampling under replace assumes that the antipodal pair dominates")
     if measured:
         found.append("classes taken from the data: declare them with classes=")
     return tuple(found)

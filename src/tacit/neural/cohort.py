@@ -8,8 +8,8 @@ choose its order of addition by how many rows there are.)
 
 Sums are made where the updates are (on a GPU), in double precision and, for secure noise, in whole
 numbers of a public grid; d numbers come back, not m·d. Clipping and grid are those of
-privacy/mechanisms/rows.py, and the derivation there holds here: a clipped row has a norm of at
-most γ in exact arithmetic, and cutting toward zero does not raise it.
+privacy/mechanisms, and the derivation there holds here: a clipped row has a norm of at most γ in
+exact arithmetic, and cutting toward zero does not raise it.
 
 **Adaptive clipping** (Andrew et al., 2021): each client adds a bit, +½ if its update was not
 clipped and −½ if it was. Bit and update share one coin, so they are one release: with noise σ on
@@ -34,7 +34,8 @@ from tacit.neural.mixing import FloatArray
 from tacit.neural.sampling import Sampler
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.mechanisms.rows import check_positive, grid, grid_steps, rounding_slack
+from tacit.privacy.mechanisms.clipping import check_positive, rounding_slack
+from tacit.privacy.mechanisms.grid import grid, grid_steps
 from tacit.privacy.noise import IntArray, SecureSource, rounded_gaussian
 
 BLOCK = 2**25

@@ -30,7 +30,7 @@ from tacit.errors import InvalidInput
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.mechanisms.sums import sum_sensitivity
+from tacit.privacy.mechanisms import sum_sensitivity
 
 
 class Sampler(Protocol):

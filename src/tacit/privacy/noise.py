@@ -289,15 +289,18 @@ def rounded_laplace(shape: int | tuple[int, ...], source: Source) -> IntArray:
 # --- laws drawn in floating point ----------------------------------------------------------------
 
 
-def knorm(dim: int, rng: np.random.Generator) -> FloatArray:
-    """A vector with density ∝ exp(−‖b‖₂): radius Gamma(dim, 1), direction uniform.
+def knorm(shape: int | tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+    """Vectors along the last axis with density ∝ exp(−‖b‖₂): direction uniform, radius Gamma.
 
     >>> knorm(3, np.random.default_rng(0)).shape
     (3,)
     """
-    direction = rng.standard_normal(dim)
-    radius = rng.gamma(dim)
-    return np.asarray(direction * (radius / np.linalg.norm(direction))) if dim else direction
+    vectors = rng.standard_normal(shape)
+    if vectors.size:
+        length = np.sqrt(np.einsum("...i,...i->...", vectors, vectors))
+        radius = rng.gamma(vectors.shape[-1], size=np.shape(length))
+        vectors *= np.asarray(radius / length)[..., None]
+    return vectors
 
 
 def wishart(dim: int, rng: np.random.Generator) -> FloatArray:

@@ -16,14 +16,33 @@ from tacit.learners.async_proximal.published import PublishedNoise
 from tacit.privacy.accounting import Event, Poisson
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import GaussianSum, KNormSum
-from tacit.privacy.mechanisms.rows import as_rows
+from tacit.privacy.mechanisms.clipping import as_rows
 from tacit.privacy.noise import FloatArray, SecureSource, SimulatedSource
 
 _WORDS = 2.0**64
 
 
 @dataclass(frozen=True)
-class Sampled:
+class Around:
+    """A noisy sum over rows that are chosen, or clipped, in a way of its own."""
+
+    of: GaussianSum | KNormSum
+
+    def event(self, neighbours: Neighbours) -> Event:
+        """That of one row."""
+        return self.of.event(neighbours)
+
+    def secure(self, rng: np.random.Generator | None) -> bool:
+        """Are noise and coins exact and from the operating system?"""
+        return self.of.secure(rng)
+
+    def to_dict(self) -> dict[str, object]:
+        """Name and parameters."""
+        return {"name": type(self).__name__, "of": self.of.to_dict()}
+
+
+@dataclass(frozen=True)
+class Sampled(Around):
     """A Gaussian sum over a Poisson sample: each row takes part by a secret coin of its own.
 
     The coin is a uniform 64-bit word below rate·2⁶⁴, rounded down: the true rate is not above the
@@ -56,17 +75,13 @@ class Sampled:
         taken = source.words(len(rows)) < np.uint64(int(self.rate * _WORDS))
         return self.of.release(rows[taken], rng, None if shares is None else shares[taken])
 
-    def secure(self, rng: np.random.Generator | None) -> bool:
-        """Are noise and coins exact and from the operating system?"""
-        return self.of.secure(rng)
-
     def to_dict(self) -> dict[str, object]:
         """Name and parameters."""
-        return {"name": type(self).__name__, "of": self.of.to_dict(), "rate": self.rate}
+        return super().to_dict() | {"rate": self.rate}
 
 
 @dataclass(frozen=True)
-class Pooled:
+class Pooled(Around):
     """One sum over the rows of all nodes, for a server that is trusted: the share of a node is the
     share of each of its rows. ``sizes``, the rows of each node, stay out of the record.
 
@@ -74,12 +89,7 @@ class Pooled:
     Gaussian(mu=0.5)
     """
 
-    of: GaussianSum | KNormSum
     sizes: tuple[int, ...]
-
-    def event(self, neighbours: Neighbours) -> Event:
-        """That of one row."""
-        return self.of.event(neighbours)
 
     def release(
         self,
@@ -90,14 +100,6 @@ class Pooled:
         """The noisy sum; the rows of node t are clipped to C·shares[t]."""
         rows = None if shares is None else np.repeat(np.asarray(shares), self.sizes)
         return self.of.release(contributions, rng, rows)
-
-    def secure(self, rng: np.random.Generator | None) -> bool:
-        """Is the noise exact and from the operating system?"""
-        return self.of.secure(rng)
-
-    def to_dict(self) -> dict[str, object]:
-        """Name and parameters."""
-        return {"name": type(self).__name__, "of": self.of.to_dict()}
 
 
 NodeMechanism = GaussianSum | KNormSum | Sampled | PublishedNoise

@@ -31,7 +31,8 @@ from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import Penalty
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.mechanisms.rows import as_rows, check_positive, snapped
+from tacit.privacy.mechanisms.clipping import as_rows, check_positive
+from tacit.privacy.mechanisms.grid import snapped
 from tacit.privacy.noise import knorm, system_generator
 
 UNSOUND = (

@@ -11,6 +11,15 @@ import numpy as np
 from tacit.engine import Facts, Message, Outcome, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
+from tacit.learners.model_protected.covariance_schedule import (
+    Kind,
+    Schedule,
+    published_amounts,
+    published_mechanism,
+    pure_amounts,
+    schedule_weights,
+    sound_mechanism,
+)
 from tacit.learners.model_protected.halves import (
     KINDS,
     OWN_PENALTIES,
@@ -26,18 +35,7 @@ from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
 from tacit.linear.together import Optimum, joined, open_decomposed, open_optimum
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
-from tacit.privacy.covariance_noise import (
-    Kind,
-    Schedule,
-    noise_edge,
-    published_amounts,
-    published_mechanism,
-    pure_amounts,
-    schedule_weights,
-    sound_mechanism,
-)
-from tacit.privacy.mechanisms import KNormSum, PublishedWishart
-from tacit.privacy.mechanisms.nested import EachRow
+from tacit.privacy.mechanisms import EachRow, KNormSum, PublishedWishart
 from tacit.privacy.planning import UNIT, Door, open_door, stated
 from tacit.tasks import Schema, TaskSet
 
@@ -132,7 +130,7 @@ class ModelProtected(PrivateLearner):
         return super()._accountant()
 
     def _claimed_only(self) -> str:
-        return PublishedWishart.reason if self.as_published else ""
+        return PublishedWishart.law.reason if self.as_published else ""
 
     # --- planning ---
 
@@ -226,7 +224,8 @@ class ModelProtected(PrivateLearner):
                 sound_mechanism(kind, self.mechanism, clip_norm, float(a), facts.neighbours, m)
                 for a in amounts
             ]
-        return tuple(found), tuple(noise_edge(each, max(d, 1), m) for each in found)
+        edges = [each.statistic.edge(each.noise, (m, max(d, 1))) for each in found]
+        return tuple(found), tuple(edges)
 
     # --- Algorithm 5: noise of each task's own, before each covariance ---
 

@@ -12,6 +12,7 @@ import numpy as np
 from tacit.engine import Message, Public, Step
 from tacit.errors import InvalidInput
 from tacit.estimator import Home
+from tacit.learners.model_protected.covariance_schedule import Kind
 from tacit.linear.alone import INTERCEPT_VARIANCE, PENALTIES, best_alone, own_path
 from tacit.linear.batched import Path, solve_path
 from tacit.linear.evidence import log_evidence, mixture, usual_penalties
@@ -24,7 +25,6 @@ from tacit.linear.proximal import lasso_alone
 from tacit.linear.rows import or_zero
 from tacit.linear.threads import isolated
 from tacit.linear.together import split_path, with_intercept
-from tacit.privacy.covariance_noise import Kind
 from tacit.privacy.mechanisms import clip_rows
 from tacit.privacy.release import Declared, Release
 

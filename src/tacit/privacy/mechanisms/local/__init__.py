@@ -18,12 +18,17 @@ row, and their variance does not depend on it. ``rng=None`` asks the operating s
 The release of all rows has the event of one: a user changes only the own row.
 """
 
-from typing import Any, cast
+from typing import Any
 
-from tacit.privacy.mechanisms.local.additive import LocalGaussian, LocalKNorm, LocalLaplace
+from tacit.privacy.mechanisms.local.additive import (
+    LocalGaussian,
+    LocalKNorm,
+    LocalLaplace,
+    SampledLaplace,
+)
+from tacit.privacy.mechanisms.local.mechanism import LocalMechanism
 from tacit.privacy.mechanisms.local.privunit import PrivUnitG, best_threshold, expected_lean
-from tacit.privacy.mechanisms.local.published import SampledLaplace, sample_sensitivity
-from tacit.privacy.mechanisms.local.rows import LocalMechanism
+from tacit.privacy.mechanisms.local.sample_sensitivity import sample_sensitivity
 from tacit.privacy.mechanisms.local.staircase import LocalStaircase
 
 
@@ -33,12 +38,19 @@ def mechanism_from_dict(written: dict[str, Any]) -> LocalMechanism:
     >>> mechanism_from_dict(PrivUnitG(1.0, 2.0).to_dict())
     PrivUnitG(radius=1.0, epsilon=2.0)
     """
-    kinds = (LocalLaplace, LocalKNorm, LocalGaussian, LocalStaircase, PrivUnitG, SampledLaplace)
+    kinds: tuple[type[LocalMechanism], ...] = (
+        LocalLaplace,
+        LocalKNorm,
+        LocalGaussian,
+        LocalStaircase,
+        PrivUnitG,
+        SampledLaplace,
+    )
     fields = dict(written)
     kind = {kind.__name__: kind for kind in kinds}[fields.pop("name")]
     if "weights" in fields:
         fields["weights"] = tuple(fields["weights"])
-    return cast(LocalMechanism, kind(**fields))
+    return kind(**fields)
 
 
 __all__ = [

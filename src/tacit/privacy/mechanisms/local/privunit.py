@@ -50,20 +50,18 @@ most e^ε: δ = 0. (M is rounded, so that a report's mean is off by about 10^−
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from tacit.errors import InvalidInput
-from tacit.privacy.accounting import Pure
-from tacit.privacy.budget import Neighbours
 from tacit.privacy.coins import falls
-from tacit.privacy.mechanisms.local.rows import any_two_users, each_block, whole_reports
-from tacit.privacy.mechanisms.rows import check_positive, grid
+from tacit.privacy.mechanisms.clipping import clip_rows
+from tacit.privacy.mechanisms.grid import grid
+from tacit.privacy.mechanisms.local.mechanism import PureReport
 from tacit.privacy.noise import (
     RESOLUTION,
     BoolArray,
@@ -102,8 +100,7 @@ def best_threshold(epsilon: float) -> float:
     return float(root)
 
 
-@dataclass(frozen=True)
-class PrivUnitG:
+class PrivUnitG(PureReport):
     """h clipped to the ball, reported as r u/s (see the module); s depends on ε only.
 
     Each coordinate's variance is (r/s)², about r²/2ε for a large ε, in any dimension.
@@ -115,15 +112,8 @@ class PrivUnitG:
     array([0.292, 0.292])
     """
 
-    radius: float
-    epsilon: float
-    pure: ClassVar[bool] = True
-    proven: ClassVar[bool] = True
-    reason: ClassVar[str] = ""
-
     def __post_init__(self) -> None:
-        check_positive("radius", self.radius)
-        check_positive("epsilon", self.epsilon)
+        super().__post_init__()
         if self.epsilon > MOST_EPSILON:
             raise InvalidInput(f"epsilon must be at most {MOST_EPSILON:g}, got {self.epsilon:g}")
 
@@ -137,30 +127,13 @@ class PrivUnitG:
         """p = Q/(Q + c e^−ε), rounded down: that lowers the ratio."""
         return _above(self.lean, self.epsilon)
 
-    def event(self, neighbours: Neighbours) -> Pure:
-        """ε, by construction."""
-        any_two_users(neighbours)
-        return Pure(self.epsilon)
-
-    def release(
-        self,
-        contributions: FloatArray,
-        rng: np.random.Generator | None,
-        shares: FloatArray | None = None,
-    ) -> FloatArray:
-        """One report a row, on the grid of noise of scale r/s."""
-        whole_reports(shares)
-        scale = self.radius / self.lean
-        if rng is None:
-            exactly = _Leaning.of(self, np.shape(contributions)[-1] + 1)
-
-        def report(rows: FloatArray) -> FloatArray:
-            t = rows / self.radius
-            if rng is not None:
-                return self._leaning(t, rng) * scale
-            return np.asarray(exactly.reports(_lifted(t), SecureSource())[:, :-1] * grid(scale))
-
-        return each_block(contributions, self.radius, report)
+    def reports(self, rows: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+        """On the grid of noise of scale r/s, if they are exact."""
+        scale, t = self.radius / self.lean, clip_rows(rows, self.radius) / self.radius
+        if rng is not None:
+            return self._leaning(t, rng) * scale
+        exactly = _Leaning.of(self, t.shape[1] + 1)
+        return np.asarray(exactly.reports(_lifted(t), SecureSource())[:, :-1] * grid(scale))
 
     def _leaning(self, t: FloatArray, rng: np.random.Generator) -> FloatArray:
         """z + v(α − ⟨z, v⟩) without its last coordinate, z ~ N(0, I) in Z + 1 dimensions."""
@@ -176,18 +149,6 @@ class PrivUnitG:
         uniform = 1 - rng.random(count)  # in (0, 1]
         drawn = ndtri(uniform * np.where(above, tail, 1 - tail))
         return np.asarray(np.where(above, -drawn, drawn))
-
-    def secure(self, rng: np.random.Generator | None) -> bool:
-        """Is the noise exact and from the operating system?"""
-        return rng is None
-
-    def values(self, shape: tuple[int, ...]) -> int:
-        """A normal vector with one coordinate more, a coin and a uniform a row."""
-        return shape[0] * (math.prod(shape[1:]) + 3)
-
-    def to_dict(self) -> dict[str, object]:
-        """Name and parameters."""
-        return {"name": type(self).__name__} | asdict(self)
 
     def variance(self, dim: int) -> FloatArray:
         """(r/s)²."""

@@ -29,17 +29,14 @@ of 2^L low ones and a cell of it, is accepted soon.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
 from tacit.errors import InvalidInput
-from tacit.privacy.accounting import Pure
-from tacit.privacy.budget import Neighbours
 from tacit.privacy.coins import below, exponent_below, falls, geometric
-from tacit.privacy.mechanisms.local.rows import any_two_users, each_block, whole_reports
-from tacit.privacy.mechanisms.rows import check_positive
+from tacit.privacy.mechanisms.clipping import clip_rows
+from tacit.privacy.mechanisms.local.mechanism import PureReport
 from tacit.privacy.noise import (
     RESOLUTION,
     BoolArray,
@@ -56,23 +53,15 @@ LEAST_EPSILON, MOST_EPSILON = 1e-6, 60.0
 _LOG_2 = math.nextafter(math.log(2), 1.0)  # not below log 2
 
 
-@dataclass(frozen=True)
-class LocalStaircase:
+class LocalStaircase(PureReport):
     """A number clipped to [−r, r], plus staircase noise with Δ = 2r.
 
     >>> LocalStaircase(1.0, 10.0).variance(1).round(5)
     array([0.00339])
     """
 
-    radius: float
-    epsilon: float
-    pure: ClassVar[bool] = True
-    proven: ClassVar[bool] = True
-    reason: ClassVar[str] = ""
-
     def __post_init__(self) -> None:
-        check_positive("radius", self.radius)
-        check_positive("epsilon", self.epsilon)
+        super().__post_init__()
         if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
             raise InvalidInput(
                 f"epsilon must be at least {LEAST_EPSILON:g} and at most {MOST_EPSILON:g}, "
@@ -98,51 +87,28 @@ class LocalStaircase:
         b, rest = math.exp(-self.epsilon), -math.expm1(-self.epsilon)
         return 2 * self.radius * math.sqrt((b * (1 + b) / 2) ** (2 / 3) + b) / rest
 
-    def event(self, neighbours: Neighbours) -> Pure:
-        """One stair down at most: ε."""
-        any_two_users(neighbours)
-        return Pure(self.epsilon)
+    def require_width(self, dim: int) -> None:
+        """One number."""
+        if dim != 1:
+            raise InvalidInput(f"staircase noise is for reports of one number, got {dim}")
 
-    def release(
-        self,
-        contributions: FloatArray,
-        rng: np.random.Generator | None,
-        shares: FloatArray | None = None,
-    ) -> FloatArray:
-        """One report a row, on the grid."""
-        whole_reports(shares)
-        _require_one(np.shape(contributions)[-1])
+    def reports(self, rows: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+        """On the grid."""
         source: Source = SecureSource() if rng is None else SimulatedSource(rng)
         stairs = _Stairs.of(self)
         grid = 2 * self.radius / stairs.cells
-
-        def report(rows: FloatArray) -> FloatArray:
-            steps = (rows / grid).astype(np.int64)  # the cast cuts toward zero
-            steps += stairs.noise(len(rows), source)[:, None]
-            return np.asarray(steps * grid)
-
-        return each_block(contributions, self.radius, report)
-
-    def secure(self, rng: np.random.Generator | None) -> bool:
-        """Is the noise exact and from the operating system?"""
-        return rng is None
-
-    def values(self, shape: tuple[int, ...]) -> int:
-        """A stair, a part of it and a sign a row."""
-        return 3 * shape[0]
-
-    def to_dict(self) -> dict[str, object]:
-        """Name and parameters."""
-        return {"name": type(self).__name__} | asdict(self)
+        steps = (clip_rows(rows, self.radius) / grid).astype(np.int64)  # the cast cuts toward zero
+        steps += stairs.noise(len(rows), source)[:, None]
+        return np.asarray(steps * grid)
 
     def variance(self, dim: int) -> FloatArray:
         """Δ²(((b + b²)/2)^⅔ + b)/(1 − b)²."""
-        _require_one(dim)
+        self.require_width(dim)
         return np.array([self.scale**2])
 
     def log_density(self, reports: FloatArray, row: FloatArray) -> FloatArray:
         """log a − ε · (stairs below)."""
-        _require_one(len(row))
+        self.require_width(len(row))
         stairs = np.abs(reports - row)[..., 0] / (2 * self.radius)
         below = np.floor(stairs) + (stairs - np.floor(stairs) >= self.step)
         mass = 4 * self.radius * (self.step + math.exp(-self.epsilon) * (1 - self.step))
@@ -204,8 +170,3 @@ class _Stairs:
 
     def _falls(self, count: int, source: Source) -> BoolArray:
         return falls(np.full(count, self.exponent), source)
-
-
-def _require_one(dim: int) -> None:
-    if dim != 1:
-        raise InvalidInput(f"staircase noise is for reports of one number, got {dim}")

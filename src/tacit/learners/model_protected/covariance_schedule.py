@@ -1,89 +1,70 @@
-"""Which mechanism releases a covariance, how large its noise is, and what each round may spend."""
+"""Which mechanism releases a covariance, and what each round may spend on it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
 from tacit.errors import InvalidInput
-from tacit.privacy.accounting import Cost, geometric_schedule, kov_epsilon, power_schedule
-from tacit.privacy.accounting import scaled_schedule as scaled
+from tacit.privacy.accounting import (
+    Cost,
+    geometric_schedule,
+    kov_epsilon,
+    power_schedule,
+    scaled_schedule,
+)
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import (
     DiagonalGaussian,
+    DiagonalLaplace,
     GramGaussian,
+    NoisyStatistic,
     PublishedWishart,
     SymmetricGaussian,
     TwoSidedWishart,
 )
-from tacit.privacy.mechanisms.nested import DiagonalLaplace, PublishedNoise
 from tacit.privacy.noise import FloatArray
 
 Kind = Literal["full", "diagonal", "tasks"]
 """What is released: WWᵀ, its diagonal, or WᵀW."""
 
-Sound = SymmetricGaussian | DiagonalGaussian | GramGaussian | TwoSidedWishart | DiagonalLaplace
-Published = PublishedWishart | PublishedNoise
-
-PURE_NAME = {"full": "wishart", "diagonal": "laplace", "tasks": ""}
+Maker = Callable[[float, float, Neighbours], NoisyStatistic[Any]]
+"""From the clip norm, and the μ or ε of one release."""
 
 
 def sound_mechanism(
     kind: Kind, name: str, clip_norm: float, amount: float, neighbours: Neighbours, units: int
-) -> Sound:
+) -> NoisyStatistic[Any]:
     """The mechanism whose release is μ-GDP (name "gaussian"), or (ε, 0)-DP, with amount = μ or ε.
 
     >>> sound_mechanism("full", "gaussian", 1.0, 0.5, "zero-out", 10)
     SymmetricGaussian(clip_norm=1.0, sigma=2.0)
     """
-    if name == "gaussian":
-        if kind == "tasks":
-            return GramGaussian.for_mu(clip_norm, units, amount, neighbours)
-        gaussian = SymmetricGaussian if kind == "full" else DiagonalGaussian
-        return gaussian.for_mu(clip_norm, amount, neighbours)
-    if not name or name != PURE_NAME[kind]:
-        known = ("gaussian", PURE_NAME[kind]) if PURE_NAME[kind] else ("gaussian",)
-        raise InvalidInput(f"mechanism must be one of {known} here, got {name!r}")
-    if kind == "full":
-        return TwoSidedWishart.for_epsilon(clip_norm, amount, neighbours)
-    return DiagonalLaplace.for_epsilon(clip_norm, amount, neighbours)
+    every: dict[Kind, dict[str, Maker]] = {
+        "full": {"gaussian": SymmetricGaussian.for_mu, "wishart": TwoSidedWishart.for_epsilon},
+        "diagonal": {"gaussian": DiagonalGaussian.for_mu, "laplace": DiagonalLaplace.for_epsilon},
+        "tasks": {"gaussian": partial(GramGaussian.for_mu, units=units)},
+    }
+    if name not in every[kind]:
+        raise InvalidInput(f"mechanism must be one of {tuple(every[kind])} here, got {name!r}")
+    return every[kind][name](clip_norm, amount, neighbours)
 
 
 def published_mechanism(
     kind: Kind, clip_norm: float, epsilon: float, version: Literal["last", "first"]
-) -> Published:
+) -> PublishedWishart:
     """S1's noise as printed; not private. The first version has s = 2K where the last has K²."""
-    if kind != "tasks" and version == "last":
-        return PublishedWishart(clip_norm, epsilon, as_published=True)
-    sensitivity = 2 * clip_norm if version == "first" else clip_norm**2
-    side: Literal["features", "tasks"] = "tasks" if kind == "tasks" else "features"
-    return PublishedNoise(clip_norm, epsilon, sensitivity, side, as_published=True)
-
-
-def noise_edge(mechanism: Sound | Published, dim: int, units: int) -> float:
-    """About the largest eigenvalue (or entry of a diagonal) of the noise; 0 if it is positive.
-
-    A symmetric Gaussian matrix with variance σ²/2 off the diagonal has its spectrum within
-    ±√2 σ√d (Wigner); for the difference of two Wishart matrices σ²/2 is 2(d+1)v².
-
-    >>> round(noise_edge(SymmetricGaussian(1.0, 3.0), 8, 100), 9)
-    12.0
-    """
-    match mechanism:
-        case SymmetricGaussian(sigma=sigma):
-            return math.sqrt(2 * dim) * sigma
-        case GramGaussian(sigma=sigma):
-            return math.sqrt(2 * units) * sigma
-        case DiagonalGaussian(sigma=sigma):
-            return math.sqrt(2 * math.log(max(dim, 2))) * sigma
-        case TwoSidedWishart(scale=scale):
-            return math.sqrt(8 * dim * (dim + 1)) * scale
-        case DiagonalLaplace(scale=scale):
-            return math.log(2 * dim) * scale
-    return 0.0
+    return PublishedWishart(
+        clip_norm,
+        epsilon,
+        as_published=True,
+        sensitivity=2 * clip_norm if version == "first" else None,
+        side="tasks" if kind == "tasks" else "features",
+    )
 
 
 # --- budget allocation: S1 §4.5 ------------------------------------------------------------------
@@ -128,7 +109,7 @@ def recommended(accelerated: bool, strong_convexity: float) -> tuple[str, float]
 
 def pure_amounts(weights: FloatArray, left: Cost) -> FloatArray:
     """ε_t = a_t ε₀ with the largest ε₀ whose optimal composition fits what is left."""
-    return scaled(weights, Budget(left.epsilon, left.delta), pure=True)
+    return scaled_schedule(weights, Budget(left.epsilon, left.delta), pure=True)
 
 
 def published_amounts(weights: FloatArray, left: Cost) -> FloatArray:

@@ -1,0 +1,351 @@
+"""Statistics: what is released of clipped rows. Each owns its clip, its sensitivity and its sum.
+
+Let x → x' be one unit's row before and after, both clipped to norm C. A sum changes by x' − x, so
+by the triangle inequality its sensitivity in the norm of the clip is 2C under replace (reached at
+x' = −x), and C under zero-out (x' = 0). Cutting rows onto the grid keeps ‖x‖ ≤ C, so it also
+holds of secure sums, exactly. Rows without negative entries, such as votes, are nearer to each
+other: ‖x' − x‖₂² = ‖x'‖² + ‖x‖² − 2⟨x', x⟩ ≤ 2C², on the grid too, as no entry changes its sign.
+
+Second moments have units as columns: W = contributionsᵀ, (d, m).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacit.errors import InvalidInput
+from tacit.privacy.budget import Neighbours
+from tacit.privacy.mechanisms.clipping import as_rows, by_neighbours, clip_rows, shared_clips
+from tacit.privacy.mechanisms.grid import grid, grid_cut, grid_sum, smat, svec, svec_grid_sum
+from tacit.privacy.mechanisms.noises import Noise, Norm
+from tacit.privacy.noise import FloatArray, IntArray
+
+Shape = tuple[int, ...]
+
+# --- sensitivities -------------------------------------------------------------------------------
+
+
+def sum_sensitivity(clip_norm: float, neighbours: Neighbours) -> float:
+    """Of a sum of rows of norm ≤ C, in that norm: 2C (replace), C (zero-out).
+
+    >>> sum_sensitivity(1.5, "replace"), sum_sensitivity(1.5, "zero-out")
+    (3.0, 1.5)
+    """
+    return by_neighbours(neighbours, replace=2 * clip_norm, zero_out=clip_norm)
+
+
+def vote_sensitivity(clip_norm: float, neighbours: Neighbours) -> float:
+    """Of a sum of rows of ℓ2 norm ≤ C without negative entries: √2 C (replace), C (zero-out).
+
+    √2 C is reached by two votes that have nothing in common, C e₁ and C e₂.
+
+    >>> round(vote_sensitivity(1.0, "replace"), 6), vote_sensitivity(1.0, "zero-out")
+    (1.414214, 1.0)
+    """
+    return by_neighbours(neighbours, replace=math.sqrt(2) * clip_norm, zero_out=clip_norm)
+
+
+def covariance_sensitivity(clip_norm: float, neighbours: Neighbours) -> float:
+    """Of Σ wwᵀ in Frobenius norm, and of its diagonal in ℓ2: √2 K² (replace), K² (zero-out).
+
+    ‖wwᵀ − vvᵀ‖_F² = ‖w‖⁴ + ‖v‖⁴ − 2(wᵀv)² ≤ 2K⁴, reached by orthogonal w, v of norm K; with v = 0
+    it is ‖w‖⁴ ≤ K⁴. The diagonal is part of the matrix, and w = K e₁, v = K e₂ are all diagonal.
+
+    >>> round(covariance_sensitivity(2.0, "replace"), 6), covariance_sensitivity(2.0, "zero-out")
+    (5.656854, 4.0)
+    """
+    square = clip_norm**2
+    return by_neighbours(neighbours, replace=math.sqrt(2) * square, zero_out=square)
+
+
+def nuclear_sensitivity(clip_norm: float, neighbours: Neighbours) -> float:
+    """Of Σ wwᵀ in nuclear norm: ‖wwᵀ − vvᵀ‖_* ≤ ‖w‖² + ‖v‖² ≤ 2K² (replace), ‖w‖² ≤ K² (zero-out).
+
+    Orthogonal w, v of norm K reach it: the eigenvalues are K² and −K². The same numbers bound the
+    diagonal in ℓ1, a sum of rows w∘w with ‖w∘w‖₁ = ‖w‖₂² ≤ K².
+
+    >>> nuclear_sensitivity(2.0, "replace"), nuclear_sensitivity(2.0, "zero-out")
+    (8.0, 4.0)
+    """
+    square = clip_norm**2
+    return by_neighbours(neighbours, replace=2 * square, zero_out=square)
+
+
+def sensitivity_gram(clip_norm: float, units: int, neighbours: Neighbours) -> float:
+    """Of WᵀW (m×m) in Frobenius norm: K²√(8(m−1)) (replace), K²√(2m−1) (zero-out).
+
+    Replacing column w by v changes a row and a column: with a = ‖w‖, b = ‖v‖,
+    Δ² = 2 Σ_j (w_jᵀ(w−v))² + (a²−b²)² ≤ (a+b)² (2(m−1)K² + (a−b)²). With t = |a−b|, a+b ≤ 2K−t, and
+    (2K−t)²(2(m−1)K² + t²) falls with t for m ≥ 2: at most 8(m−1)K⁴, reached where all w_j = w = −v.
+    With v = 0: 2(m−1)K²a² + a⁴ ≤ (2m−1)K⁴. A single unit has only the diagonal: K² for both.
+
+    >>> sensitivity_gram(1.0, 3, "replace"), round(sensitivity_gram(1.0, 3, "zero-out"), 6)
+    (4.0, 2.236068)
+    """
+    square = clip_norm**2
+    return by_neighbours(
+        neighbours,
+        replace=square * math.sqrt(8 * (units - 1)) if units > 1 else square,
+        zero_out=square * math.sqrt(2 * units - 1),
+    )
+
+
+# --- sums of vectors -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Σ x over rows of any shape, each clipped in the norm of the noise."""
+
+    clip_norm: float
+    norm: Norm = "l2"
+    share_power: ClassVar[float] = 1.0  # a share s clips to clip_norm · s^power: Δ scales with s
+    norms: ClassVar[tuple[Norm, ...]] = ("l1", "l2")  # in which its sensitivity is known
+    vectors: ClassVar[bool] = False  # must a row be one vector?
+
+    def __post_init__(self) -> None:
+        if self.norm not in self.norms:
+            raise InvalidInput(f"the {self.norm} sensitivity of {self} is not known")
+
+    def sensitivity(self, neighbours: Neighbours) -> float:
+        """Δ, in ``norm``."""
+        return sum_sensitivity(self.clip_norm, neighbours)
+
+    @property
+    def bound(self) -> float:
+        """The largest coordinate of a term."""
+        return self.clip_norm
+
+    def rows(self, contributions: FloatArray) -> FloatArray:
+        """As floats, one row a unit."""
+        return as_rows(contributions, vectors=self.vectors)
+
+    def clips(self, units: int, shares: FloatArray | None) -> FloatArray:
+        """(units,): the clip norm of each."""
+        return shared_clips(self.clip_norm, units, shares, self.share_power)
+
+    def terms(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
+        """(units, size): what each unit adds."""
+        flat = rows.reshape(len(rows), math.prod(rows.shape[1:]))
+        return clip_rows(flat, clips, order=1 if self.norm == "l1" else 2)
+
+    def total(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
+        """The statistic, in floats."""
+        return self.shaped(self.terms(rows, clips).sum(axis=0), rows.shape)
+
+    def counts(self, rows: FloatArray, clips: FloatArray, scale: float) -> IntArray:
+        """The statistic in coordinates, exactly, in steps of the grid of noise of this scale."""
+        return grid_sum(self.terms(rows, clips), scale, self.bound)
+
+    def coordinates(self, shape: Shape) -> Shape:
+        """The shape of the noise, for contributions of this shape."""
+        return (math.prod(shape[1:]),)
+
+    def shaped(self, coordinates: FloatArray, shape: Shape) -> FloatArray:
+        """From coordinates to the form that is released."""
+        return np.asarray(coordinates.reshape(shape[1:]))
+
+    def edge(self, noise: Noise[Any], shape: Shape) -> float:
+        """About the largest entry of the noise (of a matrix: the largest eigenvalue)."""
+        return noise.largest_entry(math.prod(shape[1:]))
+
+
+@dataclass(frozen=True)
+class Votes(Sum):
+    """Σ x over rows without negative entries: what is negative becomes zero before the clip, so
+    that the bound is not taken on trust; a row that is not finite is no vote at all."""
+
+    norms: ClassVar[tuple[Norm, ...]] = ("l2",)
+
+    def sensitivity(self, neighbours: Neighbours) -> float:
+        """√2 C (replace), C (zero-out)."""
+        return vote_sensitivity(self.clip_norm, neighbours)
+
+    def terms(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
+        """What each unit adds."""
+        votes = np.where(np.isfinite(rows), np.maximum(rows, 0.0), np.nan)
+        return super().terms(votes, clips)
+
+
+@dataclass(frozen=True)
+class EachRowApart(Sum):
+    """Every unit's row by itself: the sum of the rows e_i ⊗ x_i, never written out.
+
+    One unit changes its own row only, so all rows together have the sensitivity of one.
+    """
+
+    vectors: ClassVar[bool] = True
+
+    def total(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
+        """(units, dim)."""
+        return self.shaped(self.terms(rows, clips), rows.shape)
+
+    def counts(self, rows: FloatArray, clips: FloatArray, scale: float) -> IntArray:
+        """(units, dim)."""
+        return grid_cut(self.terms(rows, clips), scale, self.bound)
+
+    def coordinates(self, shape: Shape) -> Shape:
+        """One vector of noise a row."""
+        return shape
+
+    def shaped(self, coordinates: FloatArray, shape: Shape) -> FloatArray:
+        """As they are."""
+        return coordinates
+
+
+@dataclass(frozen=True)
+class WeightedRows(EachRowApart):
+    """σ∘x of every unit's row by itself, ‖x‖₂ ≤ r; released as x, so divided by σ again."""
+
+    weights: tuple[float, ...] = ()
+
+    @property
+    def bound(self) -> float:
+        """Of σ∘x."""
+        return self.clip_norm * max(self.weights, default=0.0)
+
+    def terms(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
+        """(units, dim)."""
+        return np.asarray(super().terms(rows, clips) * self.weights)
+
+    def shaped(self, coordinates: FloatArray, shape: Shape) -> FloatArray:
+        """Without the weights."""
+        return np.asarray(coordinates / self.weights)
+
+
+# --- second moments ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Diagonal(Sum):
+    """Σ w∘w, the diagonal of WWᵀ, ‖w‖₂ ≤ K.
+
+    ‖w∘w − v∘v‖₂² ≤ ‖w∘w‖₂² + ‖v∘v‖₂² ≤ 2K⁴, since entries are not negative and ‖w∘w‖₂ ≤ ‖w‖₂².
+    """
+
+    share_power: ClassVar[float] = 0.5
+    vectors: ClassVar[bool] = True
+
+    def sensitivity(self, neighbours: Neighbours) -> float:
+        """√2 K², in ℓ1 2K² (replace); K² (zero-out)."""
+        found = nuclear_sensitivity if self.norm == "l1" else covariance_sensitivity
+        return found(self.clip_norm, neighbours)
+
+    @property
+    def bound(self) -> float:
+        """K²."""
+        return self.clip_norm**2
+
+    def terms(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
+        """(units, dim)."""
+        return np.asarray(clip_rows(rows, clips) ** 2)
+
+
+# Cutting toward zero onto a grid g never raises a norm, but it may raise a *difference*:
+# |t(x) − t(y)| < |x − y| + g, so ‖t(a) − t(b)‖ < ‖a − b‖ + g√n on n coordinates. Under zero-out one
+# side is 0 and nothing is lost; under replace secure releases of matrices clip a little below the
+# clip norm, by a public amount, so that the stated sensitivity holds of what is cut, exactly. (A
+# sum of vectors needs only its norms, and so does a diagonal, whose entries are not negative:
+# ‖t(a) − t(b)‖² ≤ ‖a‖² + ‖b‖².)
+
+_DOWN = 1 - 2.0**-48  # so that the difference below, too, is rounded down
+
+
+def covariance_clip(clips: FloatArray, dim: int, step: float) -> FloatArray:
+    """K' with √2 K'² + g√D = √2 K², D = d(d+1)/2; 0 where the grid is coarser than that.
+
+    >>> covariance_clip(np.array([1.0, 0.1]), 1, 0.02).round(4)
+    array([0.9929, 0.    ])
+    """
+    return np.sqrt(np.maximum(_DOWN * clips**2 - step * math.sqrt(dim * (dim + 1) / 4), 0.0))
+
+
+def gram_clip(clips: FloatArray, clip_norm: float, step: float) -> FloatArray:
+    """A' = A − g/(2K), A the clip norm of one unit and K of the others.
+
+    The unit's sensitivity A'K√(8(m−1)) + g√m stays below A·K√(8(m−1)), as m ≤ 2(m−1) for m ≥ 2; for
+    m = 1 there is only a diagonal.
+    """
+    return np.maximum(_DOWN * clips - step / (2 * clip_norm), 0.0)
+
+
+@dataclass(frozen=True)
+class Covariance(Sum):
+    """WWᵀ = Σ wwᵀ (d×d), ‖w‖₂ ≤ K; in svec coordinates, an isometry."""
+
+    share_power: ClassVar[float] = 0.5
+    vectors: ClassVar[bool] = True
+    norms: ClassVar[tuple[Norm, ...]] = ("l2", "nuclear")
+    side: ClassVar[int] = 1  # of contributions (m, d): the matrix is d×d
+
+    def sensitivity(self, neighbours: Neighbours) -> float:
+        """√2 K², in nuclear norm 2K² (replace); K² (zero-out)."""
+        found = nuclear_sensitivity if self.norm == "nuclear" else covariance_sensitivity
+        return found(self.clip_norm, neighbours)
+
+    def total(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
+        """(d, d)."""
+        W = clip_rows(rows, clips)
+        return np.asarray(W.T @ W)
+
+    def counts(self, rows: FloatArray, clips: FloatArray, scale: float) -> IntArray:
+        """(d(d+1)/2,)."""
+        W = clip_rows(rows, covariance_clip(clips, rows.shape[1], grid(scale)))
+        return svec_grid_sum(W, scale, self.clip_norm**2)
+
+    def coordinates(self, shape: Shape) -> Shape:
+        """Of an upper triangle."""
+        return (shape[self.side] * (shape[self.side] + 1) // 2,)
+
+    def shaped(self, coordinates: FloatArray, shape: Shape) -> FloatArray:
+        """The symmetric matrix."""
+        return smat(coordinates)
+
+    def edge(self, noise: Noise[Any], shape: Shape) -> float:
+        """About the largest eigenvalue of the noise."""
+        return noise.largest_eigenvalue(shape[self.side])
+
+
+@dataclass(frozen=True)
+class Gram(Covariance):
+    """WᵀW (m×m), ‖w‖₂ ≤ K; a share is linear in it, as Δ is.
+
+    Entry (i, j) of the product depends on rows i and j only, its rounding included: at most
+    d·2^−53 K² an entry, which ``rounding_slack`` covers.
+    """
+
+    units: int | None = None  # None: as many as come, and no sensitivity is known
+    share_power: ClassVar[float] = 1.0
+    norms: ClassVar[tuple[Norm, ...]] = ("l2",)
+    side: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.units is not None and self.units < 1:
+            raise InvalidInput(f"units must be at least 1, got {self.units!r}")
+
+    def sensitivity(self, neighbours: Neighbours) -> float:
+        """K²√(8(m−1)) (replace), K²√(2m−1) (zero-out)."""
+        assert self.units is not None
+        return sensitivity_gram(self.clip_norm, self.units, neighbours)
+
+    def rows(self, contributions: FloatArray) -> FloatArray:
+        """As many as declared."""
+        rows = super().rows(contributions)
+        if self.units not in (None, len(rows)):
+            raise InvalidInput(f"declared for {self.units} units, got {len(rows)} rows")
+        return rows
+
+    def total(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
+        """(m, m)."""
+        W = clip_rows(rows, clips)
+        return np.asarray(W @ W.T)
+
+    def counts(self, rows: FloatArray, clips: FloatArray, scale: float) -> IntArray:
+        """(m(m+1)/2,)."""
+        W = clip_rows(rows, gram_clip(clips, self.clip_norm, grid(scale)))
+        return grid_sum(svec(W @ W.T)[None], scale, math.sqrt(2) * self.clip_norm**2)
