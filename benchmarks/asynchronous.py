@@ -22,20 +22,14 @@ from typing import Any, Literal
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tacit.engine.arrivals import Arrival, Parties, moments, run
+from tacit.engine.arrivals import Arrival, Parties, moments, run_arrivals
 from tacit.engine.latencies import Latency, Pareto, Straggler, Uniform, visits
-from tacit.learners.async_proximal.formulations import (
-    Formulation,
-    MeanLoss,
-    alternating_structure,
-    objective,
-    synchronous_optimum,
-)
-from tacit.learners.async_proximal.published import OpenNode
+from tacit.learners.async_proximal.formulations import Formulation, MeanLoss, synchronous_optimum
+from tacit.learners.async_proximal.paper_nodes import OpenNode
 from tacit.learners.async_proximal.server import Server, ServerState
-from tacit.learners.async_proximal.steps import curvature_with_own, largest_step
+from tacit.learners.async_proximal.updates import Descent, curvature_with_own, largest_step
 from tacit.linear.losses import FloatArray, loss_named
-from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
+from tacit.linear.penalties import GroupNorm, Penalty, SquaredNorm, TraceNorm
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
@@ -71,9 +65,9 @@ class World:
             X = rng.normal(size=(ROWS, FEATURES))
             y = X @ w + 0.5 * rng.normal(size=ROWS)
             tasks.append(MeanLoss(X, np.sign(y) if loss == "logistic" else y, loss_named(loss)))
-        formulation = alternating_structure(0.1, 0.05)
+        formulation = Formulation(TraceNorm(), 0.1, SquaredNorm(), 0.05)
         P, Q = synchronous_optimum(tasks, formulation)
-        best = objective(tasks, formulation, P, Q)
+        best = formulation.objective(tasks, P, Q)
         return cls(tasks, formulation, best, int(np.linalg.matrix_rank(P, 1e-6)))
 
     def parties(self, own: Own) -> Parties:
@@ -82,13 +76,14 @@ class World:
         if own == "exact":
             curvature = curvature_with_own(curvature, self.formulation.own_level)
         step = largest_step(curvature, joint=own == "single")
-        server = Server(TraceNorm(), self.formulation.shared_level, step, FEATURES, TASKS)
+        descent = Descent(TraceNorm(), self.formulation.shared_level, step)
+        server = Server(descent, FEATURES, TASKS)
         nodes = [OpenNode(task, self.formulation, ENDLESS, step, own) for task in self.tasks]
         return Parties(server, nodes, server_trusted=True)
 
     def gap(self, parties: Parties, server: Any, nodes: Sequence[FloatArray]) -> float:
         P = parties.server.shared(server)  # type: ignore[attr-defined] # a Server
-        return objective(self.tasks, self.formulation, P, np.stack(nodes, axis=1)) / self.best - 1
+        return self.formulation.objective(self.tasks, P, np.stack(nodes, axis=1)) / self.best - 1
 
     def reached(
         self, own: Own, latency: Latency, close: float, *, seed: int, most: int, **schedule: Any
@@ -187,7 +182,7 @@ def throughput(arrivals: int, service: float) -> None:
     parties = replace(parties, server=server)
     plan = visits(Uniform(), [arrivals // TASKS] * TASKS, seed=0, service=service)
     start, busy = time.perf_counter(), time.process_time()
-    end = run(parties, plan)
+    end = run_arrivals(parties, plan)
     whole, busy = time.perf_counter() - start, time.process_time() - busy
     show(
         "arrivals a second",
@@ -256,7 +251,7 @@ def against_full(
     rng = np.random.default_rng(0)
     target = rng.normal(size=(d, 5)) @ rng.normal(size=(5, T)) + rng.normal(size=(d, T))
     step, full = 0.5, full_svd if isinstance(penalty, TraceNorm) else full_rows
-    server = Server(penalty, level, step, d, T, largest=1e6)
+    server = Server(Descent(penalty, level, step), d, T, largest=1e6)
     state: ServerState = server.start()
     first = [Arrival(t, 0, -target[:, t]) for t in range(T)]
     state = server.arrive(state, first)

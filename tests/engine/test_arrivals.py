@@ -5,27 +5,30 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tacit.engine import Message, Unprotected
+from tacit.engine import Message
 from tacit.engine.arrivals import (
     GRADIENT,
     Arrival,
     Parties,
     Released,
-    Unguarded,
     Visit,
     moments,
-    run,
+    run_arrivals,
 )
 from tacit.engine.latencies import Constant, Faults, Latency, Pareto, Straggler, Uniform, visits
 from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.linear.losses import FloatArray
-from tacit.privacy.release import Key, Release
+from tacit.privacy.accounting import Event
+from tacit.privacy.budget import Neighbours
+from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.release import Key, Mechanism, Release
 
 LATENCIES: list[Latency] = [Constant(), Uniform(), Pareto(), Straggler(Pareto(1.2))]
 
@@ -71,6 +74,7 @@ class Echo:
 
     number: int
     releases: int = 5
+    mechanism: Mechanism | None = None
 
     def start(self) -> int:
         return 0
@@ -86,11 +90,17 @@ class Echo:
 class Stamped:
     """A door that makes Releases, and remembers what it was asked."""
 
-    asked: list[tuple[int, int]] = field(default_factory=list)
+    neighbours: Neighbours = "replace"
+    planned: list[Event] = field(default_factory=list)
+    asked: list[tuple[str, int]] = field(default_factory=list)
 
-    def release(self, node: int, number: int, contribution: FloatArray) -> Release:
-        self.asked.append((node, number))
-        return Release(contribution, (Key("run", number, f"node {node}"),), secure=False)
+    def open(self, plan: Sequence[Event]) -> None:
+        assert not self.asked
+        self.planned += plan
+
+    def release(self, number: int, party: str, mechanism: Mechanism, contributions: Any) -> Release:
+        self.asked.append((party, number))
+        return Release(contributions, (Key("run", number, party),), secure=False)
 
 
 def echoes(releases: int = 5) -> list[Echo]:
@@ -186,9 +196,9 @@ def test_a_doubled_message_is_the_same_message_and_the_server_may_refuse_it() ->
     schedule = list(visits(Uniform(), [5] * 3, seed=0, faults=Faults(repeated=0.5)))
     doubled = sum(len(visit.repeated) for visit in schedule)
     assert doubled > 0
-    end = run(Parties(Adding(), echoes(), server_trusted=True), schedule)
+    end = run_arrivals(Parties(Adding(), echoes(), server_trusted=True), schedule)
     clean = [visit._replace(repeated=()) for visit in schedule if visit.arriving]
-    alone = run(Parties(Adding(), echoes(), server_trusted=True), clean)
+    alone = run_arrivals(Parties(Adding(), echoes(), server_trusted=True), clean)
     assert end.server["refused"] == doubled
     np.testing.assert_array_equal(end.server["P"], alone.server["P"])
     assert end.sent == [5, 5, 5]
@@ -206,7 +216,7 @@ def test_a_node_that_returns_asks_for_a_newer_column_and_finishes() -> None:
     assert [visit.time for visit in schedule if 1 in visit.refreshed] == [0.2]
     assert Counter(t for v in schedule for t in v.arriving) == {0: 10, 1: 10, 2: 10}
     assert max(ages(schedule, 3)) <= 2
-    end = run(Parties(Adding(), echoes(10), server_trusted=True), schedule)
+    end = run_arrivals(Parties(Adding(), echoes(10), server_trusted=True), schedule)
     assert end.server["refused"] == 0
 
 
@@ -230,15 +240,15 @@ def test_a_negative_bound_is_refused() -> None:
 def test_a_recorded_order_played_again_gives_the_same_bits(latency: Latency) -> None:
     faults = Faults(lost=0.1, repeated=0.2, outages={1: [(0.01, 0.02)]})
     schedule = list(visits(latency, [5] * 3, seed=4, faults=faults))
-    first = run(Parties(Adding(), echoes(), server_trusted=True), schedule)
+    first = run_arrivals(Parties(Adding(), echoes(), server_trusted=True), schedule)
     record = json.dumps(schedule)
-    again = run(
+    again = run_arrivals(
         Parties(Adding(), echoes(), server_trusted=True),
         [Visit(*visit) for visit in json.loads(record)],
     )
     assert first.server["P"].tobytes() == again.server["P"].tobytes()
     assert first.nodes == again.nodes == [5, 5, 5]
-    other = run(Parties(Adding(), echoes(), server_trusted=True), schedule[::-1])
+    other = run_arrivals(Parties(Adding(), echoes(), server_trusted=True), schedule[::-1])
     assert other.server["P"].tobytes() != first.server["P"].tobytes()
 
 
@@ -251,7 +261,7 @@ def test_a_node_answers_the_column_that_it_was_handed_and_not_a_later_one() -> N
             return super().arrive(state, arrivals)
 
     schedule = [Visit(1.0, (0,)), Visit(2.0, (1,)), Visit(3.0, (0,))]
-    run(Parties(Watching(), echoes(), server_trusted=True), schedule)
+    run_arrivals(Parties(Watching(), echoes(), server_trusted=True), schedule)
     first = np.cos(np.zeros(1))
     assert [node for node, _ in seen] == [0, 1, 0]
     np.testing.assert_array_equal(seen[2][1], np.cos(first + 0 + 1))  # its own column, moved once
@@ -266,22 +276,32 @@ def test_nothing_unprotected_reaches_a_server_that_is_not_trusted() -> None:
             return super().arrive(state, arrivals)
 
     with pytest.raises(UntrustedMessage, match="node 0 to server is a Unprotected"):
-        run(Parties(Watching(), echoes()), visits(Constant(), [1] * 3, seed=0))
+        run_arrivals(Parties(Watching(), echoes()), visits(Constant(), [1] * 3, seed=0))
     assert not arrived
 
 
 def test_releases_cross_and_are_written_down() -> None:
-    outbox, transcript = Stamped(), []  # type: ignore[var-annotated] # Transcript
-    parties = Parties(Adding(), echoes(2), outbox, transcript=transcript)
-    run(parties, visits(Uniform(), [2] * 3, seed=0))
-    assert sorted(outbox.asked) == [(t, k) for t in range(3) for k in range(2)]
-    assert len(transcript) == 6
-    assert all(sender.startswith("node ") and to == "server" for sender, to, _ in transcript)
+    doors = [Stamped() for _ in range(3)]
+    mechanism = GaussianSum(1.0, 4.0)
+    nodes = [Echo(number, 2, mechanism) for number in range(3)]
+    end = run_arrivals(Parties(Adding(), nodes, doors), visits(Uniform(), [2] * 3, seed=0))
+    for t, door in enumerate(doors):
+        assert door.planned == [mechanism.event("replace")] * 2  # before the first is asked for
+        assert door.asked == [(f"node {t}", 0), (f"node {t}", 1)]
+    assert len(end.transcript) == 6
+    assert all(sender.startswith("node ") and to == "server" for sender, to, _ in end.transcript)
+
+
+def test_a_node_that_sends_nothing_opens_no_door() -> None:
+    doors = [Stamped() for _ in range(3)]
+    nodes = [Echo(t, 2 * (t != 1), GaussianSum(1.0, 4.0)) for t in range(3)]
+    run_arrivals(Parties(Adding(), nodes, doors), visits(Uniform(), [2, 0, 2], seed=0))
+    assert [len(door.planned) for door in doors] == [2, 0, 2]
 
 
 def test_a_node_sends_no_more_than_it_declared() -> None:
     with pytest.raises(InvalidInput, match="node 1 makes 2 releases"):
-        run(
+        run_arrivals(
             Parties(Adding(), echoes(2), server_trusted=True),
             visits(Constant(), [2, 3, 2], seed=0),
         )
@@ -293,12 +313,12 @@ def test_a_message_without_a_gradient_is_refused() -> None:
             return {}, state
 
     with pytest.raises(InvalidInput, match="must hold 'gradient'"):
-        run(Parties(Adding(), [Mute(0)] * 3, server_trusted=True), [Visit(0.0, (0,))])
+        run_arrivals(Parties(Adding(), [Mute(0)] * 3, server_trusted=True), [Visit(0.0, (0,))])
 
 
 def test_an_empty_schedule_is_refused() -> None:
     with pytest.raises(InvalidInput, match="no visit"):
-        run(Parties(Adding(), echoes()), visits(Constant(), [0] * 3, seed=0))
+        run_arrivals(Parties(Adding(), echoes()), visits(Constant(), [0] * 3, seed=0))
 
 
 def test_moments_show_everybody_after_each_visit() -> None:
@@ -307,5 +327,6 @@ def test_moments_show_everybody_after_each_visit() -> None:
     assert sent == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_twin_has_no_door() -> None:
-    assert isinstance(Unguarded().release(0, 0, np.ones(2)), Unprotected)
+def test_the_twin_has_no_door_and_leaves_no_transcript() -> None:
+    parties = Parties(Adding(), echoes(1), server_trusted=True)
+    assert not run_arrivals(parties, visits(Uniform(), [1] * 3, seed=0)).transcript

@@ -18,14 +18,15 @@ from tacit import AsyncProximal, Budget
 from tacit.datasets import related_tasks
 from tacit.errors import IsolationError
 from tacit.learners.async_proximal import node as node_module
+from tacit.learners.async_proximal.formulations import MeanLoss
 from tacit.learners.async_proximal.node import PrivateNode, example_gradients
-from tacit.learners.async_proximal.private_steps import (
+from tacit.learners.async_proximal.plan import (
     Allowance,
     Setting,
     node_plan,
     public_clip_norm,
 )
-from tacit.learners.async_proximal.trusted import AllNodes
+from tacit.learners.async_proximal.trusted_server import AllNodes
 from tacit.linear.losses import FloatArray, Logistic, Loss, Squared
 from tacit.linear.penalties import SquaredNorm
 from tacit.privacy.budget import Neighbours
@@ -292,7 +293,7 @@ def test_nothing_in_the_data_ends_a_run() -> None:
     for loss in ("squared", "logistic"):
         y = np.ones(40) if loss == "logistic" else 1e10 * np.ones(40)
         y[-1] = 0.0
-        model = AsyncProximal(loss, budget=Budget(2.0), releases=2).fit(X, y, task=task)
+        model = AsyncProximal(loss=loss, budget=Budget(2.0), releases=2).fit(X, y, task=task)
         assert len(model.transcript_) == 10
         assert np.isfinite(model.coef_).all()
         assert np.isfinite(model.home_coef_).all()
@@ -305,7 +306,7 @@ def a_node(n: int = 6) -> PrivateNode:
     X = np.random.default_rng(0).uniform(-1, 1, (n, 4))
     setting = Setting(Squared(), 4, 2, "replace", public_clip_norm(Squared(), 4), releases=2)
     plan = node_plan(setting, max(n, 1), Allowance(1.0, Budget(2.0)))
-    return PrivateNode(X, np.sign(X[:, 0]), Squared(), plan, SquaredNorm(), 0.1)
+    return PrivateNode(MeanLoss(X, np.sign(X[:, 0]), Squared()), plan, SquaredNorm(), 0.1)
 
 
 def test_every_node_is_held_against_itself_before_its_first_release(

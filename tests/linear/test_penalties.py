@@ -13,12 +13,13 @@ from tacit.linear.penalties import (
     GroupNorm,
     L1Norm,
     Penalty,
+    RowMaxNorm,
     SquaredNorm,
     TraceNorm,
     spectrum,
 )
 
-NORMS: list[Penalty] = [TraceNorm(), GroupNorm(), L1Norm(), ColumnNorm()]
+NORMS: list[Penalty] = [TraceNorm(), GroupNorm(), L1Norm(), ColumnNorm(), RowMaxNorm()]
 ALL: list[Penalty] = [*NORMS, SquaredNorm()]
 SHAPES = [(5, 12), (7, 3), (1, 4), (4, 1)]
 
@@ -28,7 +29,20 @@ PROJECTIONS: dict[type, Callable[[FloatArray], FloatArray]] = {
     GroupNorm: lambda V: V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1),
     L1Norm: lambda V: np.clip(V, -1, 1),
     ColumnNorm: lambda V: V / np.maximum(np.linalg.norm(V, axis=0), 1),
+    RowMaxNorm: lambda V: np.stack([_l1_projection(row) for row in V]),
 }
+
+
+def _l1_projection(v: FloatArray) -> FloatArray:
+    """Onto the unit ℓ1 ball, by bisection."""
+    if np.abs(v).sum() <= 1:
+        return v
+    low, high = 0.0, float(np.abs(v).max())
+    for _ in range(200):
+        middle = (low + high) / 2
+        total = np.maximum(np.abs(v) - middle, 0).sum()
+        low, high = (middle, high) if total > 1 else (low, middle)
+    return np.asarray(np.sign(v) * np.maximum(np.abs(v) - high, 0))
 
 
 def _spectral_projection(V: FloatArray) -> FloatArray:
@@ -105,3 +119,30 @@ def test_the_basis_spans_what_is_used_and_no_more() -> None:
     sparse = np.zeros((6, 9))
     sparse[[1, 4]] = rng.normal(size=(2, 9)) * [[1.0], [5.0]]
     np.testing.assert_array_equal(GroupNorm().basis(sparse), np.eye(6)[:, [4, 1]])
+
+
+@pytest.mark.parametrize("penalty", ALL, ids=name)
+def test_a_separable_penalty_sees_each_column_by_itself_and_no_other_does(
+    penalty: Penalty,
+) -> None:
+    V = np.random.default_rng(6).normal(size=(4, 6))
+    alone = np.hstack([penalty.prox(V[:, [t]], 0.9) for t in range(6)])
+    assert np.allclose(alone, penalty.prox(V, 0.9)) == penalty.separable
+
+
+@pytest.mark.parametrize("penalty", NORMS, ids=name)
+def test_at_the_size_of_noise_little_of_it_is_left_and_at_a_quarter_much(penalty: Penalty) -> None:
+    """Columns of different deviations; what stays is a small share of the noise."""
+    rng, deviations = np.random.default_rng(7), np.array([1.0, 0.5, 2.0, 1.0, 1.5, 1.0])
+    noise = deviations * rng.normal(size=(100, 8, 6))
+    level = penalty.noise_size(deviations, 8)
+    left = [
+        [np.linalg.norm(penalty.prox(V, share * level)) / np.linalg.norm(V) for V in noise]
+        for share in (1.0, 0.25)
+    ]
+    assert np.mean(left[0]) < 0.1
+    assert np.mean(left[1]) > 0.3
+
+
+def test_only_the_squared_norm_is_a_ridge() -> None:
+    assert [type(penalty) for penalty in ALL if penalty.is_ridge] == [SquaredNorm]

@@ -30,8 +30,7 @@ from tacit.audits.cases import Asked, Audit, Case, FloatArray
 from tacit.audits.learners import Data, Pair, Recorder, run_log_ratio, transcript_features
 from tacit.learners.async_proximal.estimator import AsyncProximal
 from tacit.learners.async_proximal.node import example_gradients
-from tacit.learners.async_proximal.private_steps import public_clip_norm
-from tacit.learners.async_proximal.promise import ADVERSARY
+from tacit.learners.async_proximal.plan import ADVERSARY, public_clip_norm
 from tacit.linear.losses import Loss, Squared
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Side, above

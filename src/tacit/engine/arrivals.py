@@ -10,7 +10,7 @@ neither time nor transport:
     node t                                           server
     column, round k  ────────────────────────────────  column(state, t), round(state, t)
     contribute(column, state) → contribution, state
-    outbox.release(t, number, contribution)          the door: a ledger, or nothing in the twin
+    its door, by its mechanism → released            a ledger run of its own; nothing in the twin
     absorb(column, released, state) → message, state
     message  ──── Edge (no Unprotected to an adversary) ────▶  arrive(state, arrivals) → state
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -31,7 +31,9 @@ from tacit.engine.trust import Edge
 from tacit.errors import InvalidInput
 from tacit.linear.losses import FloatArray
 from tacit.linear.threads import one_blas_thread
-from tacit.privacy.release import Release
+from tacit.privacy.accounting import Event
+from tacit.privacy.budget import Neighbours
+from tacit.privacy.release import Mechanism, Release
 
 SERVER = "server"
 GRADIENT = "gradient"  # the part of a node's message that the server reads
@@ -79,6 +81,10 @@ class NodeHalf(Protocol):
     def releases(self) -> int:
         """How many messages it sends: known before the first."""
 
+    @property
+    def mechanism(self) -> Mechanism | None:
+        """What all of them go through; None in the twin, whose messages cross trusted edges."""
+
     def start(self) -> Any:
         """The state before the first column."""
 
@@ -92,19 +98,20 @@ class NodeHalf(Protocol):
         """
 
 
-class Outbox(Protocol):
-    """The door between a node's contribution and its message."""
+class NodeDoor(Protocol):
+    """The way out of a node (privacy.planning.Door): one ledger run, declared before it starts."""
 
-    def release(self, node: int, number: int, contribution: FloatArray) -> Released:
-        """Contribution ``number`` (0, 1, …) of the node; asked again, the same bits again."""
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation under which events are charged."""
 
+    def open(self, plan: Sequence[Event]) -> None:
+        """Declares all releases of the node; BudgetExceeded before any noise is drawn."""
 
-class Unguarded:
-    """No door: the non-private twin. Its messages cross trusted edges only."""
-
-    def release(self, node: int, number: int, contribution: FloatArray) -> Unprotected:
-        """The contribution itself."""
-        return Unprotected(contribution)
+    def release(
+        self, number: int, party: str, mechanism: Mechanism, contributions: Any
+    ) -> Released:
+        """Release ``number`` (0, 1, …); asked again, the same bits again."""
 
 
 class Visit(NamedTuple):
@@ -124,6 +131,7 @@ class Moment:
     server: Any
     nodes: list[Any]  # the state of each node; private
     sent: list[int]  # messages of each node so far
+    transcript: Transcript  # of them, where the server is not trusted
 
 
 @dataclass(frozen=True)
@@ -132,27 +140,25 @@ class Parties:
 
     server: ServerHalf[Any]
     nodes: Sequence[NodeHalf]
-    outbox: Outbox = field(default_factory=Unguarded)
+    doors: Sequence[NodeDoor] = ()  # one per node, where messages go through a mechanism
     server_trusted: bool = False
-    transcript: Transcript = field(default_factory=list)
-
-    def edge(self, node: int) -> Edge:
-        """From the node to the server."""
-        return Edge(f"node {node}", SERVER, self.server_trusted, self.transcript)
 
 
 def moments(parties: Parties, schedule: Iterable[Visit]) -> Iterator[Moment]:
     """Runs a schedule; yields where everybody is after each visit.
 
-    The moment is the engine's own: copy what is to be kept.
+    What a node will send is fixed before the first: its door is opened for all of it. The moment is
+    the engine's own: copy what is to be kept.
     """
-    now = Moment(
-        0.0,
-        parties.server.start(),
-        [node.start() for node in parties.nodes],
-        [0] * len(parties.nodes),
-    )
-    edges = [parties.edge(t) for t in range(len(parties.nodes))]
+    for node, door in zip(parties.nodes, parties.doors, strict=False):
+        if node.releases and node.mechanism is not None:
+            door.open([node.mechanism.event(door.neighbours)] * node.releases)
+    count = len(parties.nodes)
+    states = [node.start() for node in parties.nodes]
+    now = Moment(0.0, parties.server.start(), states, [0] * count, [])
+    edges = [
+        Edge(f"node {t}", SERVER, parties.server_trusted, now.transcript) for t in range(count)
+    ]
     last: dict[int, Arrival] = {}
     for visit in schedule:
         now.time = visit.time
@@ -167,7 +173,7 @@ def moments(parties: Parties, schedule: Iterable[Visit]) -> Iterator[Moment]:
         yield now
 
 
-def run(parties: Parties, schedule: Iterable[Visit]) -> Moment:
+def run_arrivals(parties: Parties, schedule: Iterable[Visit]) -> Moment:
     """Runs a schedule to its end."""
     with one_blas_thread():  # many small products: threads would only wait
         end = deque(moments(parties, schedule), maxlen=1)
@@ -185,7 +191,10 @@ def _message(parties: Parties, edge: Edge, now: Moment, t: int) -> Arrival:
         )
     column = parties.server.column(now.server, t)
     contribution, state = node.contribute(column, now.nodes[t])
-    released = parties.outbox.release(t, now.sent[t], contribution)
+    released: Released = Unprotected(contribution)
+    if node.mechanism is not None:
+        door = parties.doors[t]
+        released = door.release(now.sent[t], edge.sender, node.mechanism, contribution)
     message, now.nodes[t] = node.absorb(column, released, state)
     now.sent[t] += 1
     gradient = np.asarray(_gradient(edge.send(message), edge).value)

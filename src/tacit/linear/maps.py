@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tacit.linear.losses import FloatArray
-from tacit.linear.penalties import shrunk
 from tacit.linear.rows import times_each
+from tacit.linear.thresholds import shrunk
 
 FLOOR = 0.02  # of the largest variance: what no release can take from a direction
 

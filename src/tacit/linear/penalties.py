@@ -10,50 +10,50 @@ that knows them works in that subspace only. None means that there is no such su
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 
 from tacit.linear.losses import FloatArray
+from tacit.linear.prox_columns import ProxColumns, RowColumns, SpectralColumns
 from tacit.linear.rows import row_norms
+from tacit.linear.thresholds import Level, shrunk, soft_threshold
 
-Level = float | FloatArray
 
+class Penalty(ABC):
+    """Ω(W) and its proximal operator; the rest is what a solver may ask of those that know more."""
 
-class Penalty(Protocol):
-    """Ω(W), its proximal operator, and the subspace in which a matrix lives."""
+    separable: ClassVar[bool] = False
+    """Whether it sees each column by itself. Then prox also takes one level per column, (m,)."""
+    is_ridge: ClassVar[bool] = False
+    """Whether it is ‖W‖_F²: then a squared loss has a closed form, and noise no dual norm."""
 
+    @abstractmethod
     def value(self, W: FloatArray) -> float:
         """Ω(W)."""
 
+    @abstractmethod
     def prox(self, V: FloatArray, level: Level) -> FloatArray:
-        """The proximal operator of level · Ω at V.
-
-        Penalties that see each column by itself also take one level per column, (m,).
-        """
+        """The proximal operator of level · Ω at V."""
 
     def basis(self, W: FloatArray) -> FloatArray | None:
         """(d, r), orthonormal, spanning the columns of W in the sense of this penalty."""
+        return None
 
+    def columns(self, level: float) -> ProxColumns:
+        """The cheapest way to some columns of the prox, while others stay as they are."""
+        return ProxColumns(self, level)
 
-def soft_threshold(values: FloatArray, level: Level) -> FloatArray:
-    """sign(x) · max(|x| − level, 0).
+    def noise_size(self, deviations: FloatArray, d: int) -> float:
+        """The size, in the dual norm, of noise (d, m) whose column t has this deviation.
 
-    >>> soft_threshold(np.array([-3.0, 0.5, 2.0]), 1.0)
-    array([-2.,  0.,  1.])
-    """
-    return np.asarray(np.sign(values) * np.maximum(np.abs(values) - level, 0.0))
-
-
-def shrunk(sizes: FloatArray, level: Level) -> FloatArray:
-    """max(1 − level/size, 0): the factor that shortens a length by level; 0 at length 0.
-
-    >>> shrunk(np.array([4.0, 1.0, 0.0]), 2.0)
-    array([0.5, 0. , 0. ])
-    """
-    out = np.zeros_like(sizes)
-    return np.asarray(np.divide(np.maximum(sizes - level, 0.0), sizes, out=out, where=sizes > 0))
+        A level at which the prox leaves little of it. By default that of the trace norm: the
+        spectral norm, about √d · max + the root of the sum of squares.
+        """
+        return float(np.linalg.norm(deviations)) + float(deviations.max()) * math.sqrt(d)
 
 
 def spectrum(W: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -70,7 +70,7 @@ def spectrum(W: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True)
-class TraceNorm:
+class TraceNorm(Penalty):
     """‖W‖_* = Σ_j σ_j(W): few directions (S1, Eq. 2).
 
     >>> TraceNorm().value(np.diag([3.0, 4.0]))
@@ -93,9 +93,12 @@ class TraceNorm:
         used = order[sizes[order] > 1e-9 * max(float(sizes.max(initial=0.0)), 1e-300)]
         return np.asarray(U[:, used])
 
+    def columns(self, level: float) -> SpectralColumns:
+        return SpectralColumns(self, level)
+
 
 @dataclass(frozen=True)
-class GroupNorm:
+class GroupNorm(Penalty):
     """‖W‖_{2,1} = Σ_j ‖row j‖₂: few features, the same for all tasks (S1, Eq. 3).
 
     >>> GroupNorm().prox(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0)
@@ -114,14 +117,24 @@ class GroupNorm:
         order = np.argsort(-sizes, kind="stable")
         return np.asarray(np.eye(len(W))[:, order[sizes[order] > 0]])
 
+    def columns(self, level: float) -> RowColumns:
+        return RowColumns(self, level)
+
+    def noise_size(self, deviations: FloatArray, d: int) -> float:
+        """The largest of d norms of m coordinates."""
+        largest = float(deviations.max()) * math.sqrt(2 * math.log(max(d, 2)))
+        return float(np.linalg.norm(deviations)) + largest
+
 
 @dataclass(frozen=True)
-class L1Norm:
+class L1Norm(Penalty):
     """‖W‖₁ = Σ |entry|: outliers entry by entry (S1, Eq. 23).
 
     >>> L1Norm().prox(np.array([[3.0, -0.5]]), 1.0) + 0.0
     array([[2., 0.]])
     """
+
+    separable: ClassVar[bool] = True
 
     def value(self, W: FloatArray) -> float:
         return float(np.abs(W).sum())
@@ -129,12 +142,13 @@ class L1Norm:
     def prox(self, V: FloatArray, level: Level) -> FloatArray:
         return soft_threshold(V, level)  # S1 Algorithm 4, step 11
 
-    def basis(self, W: FloatArray) -> None:
-        return None
+    def noise_size(self, deviations: FloatArray, d: int) -> float:
+        """The largest of d · m coordinates."""
+        return float(deviations.max()) * math.sqrt(2 * math.log(d * len(deviations)))
 
 
 @dataclass(frozen=True)
-class ColumnNorm:
+class ColumnNorm(Penalty):
     """‖W‖_{1,2} = Σ_i ‖column i‖₂: whole tasks that are outliers (S1, Remark 4).
 
     >>> ColumnNorm().prox(np.array([[3.0, 0.3], [4.0, 0.4]]), 1.0)
@@ -142,23 +156,29 @@ class ColumnNorm:
            [3.2, 0. ]])
     """
 
+    separable: ClassVar[bool] = True
+
     def value(self, W: FloatArray) -> float:
         return float(np.linalg.norm(W, axis=0).sum())
 
     def prox(self, V: FloatArray, level: Level) -> FloatArray:
         return np.asarray(V * shrunk(row_norms(V.T), level))
 
-    def basis(self, W: FloatArray) -> None:
-        return None
+    def noise_size(self, deviations: FloatArray, d: int) -> float:
+        """The largest of m norms of d coordinates, but for their scatter."""
+        return float(deviations.max()) * math.sqrt(d)
 
 
 @dataclass(frozen=True)
-class SquaredNorm:
+class SquaredNorm(Penalty):
     """‖W‖_F²: every task a little off the common structure (S1, Remark 4).
 
     >>> SquaredNorm().prox(np.array([[3.0]]), 1.0)
     array([[1.]])
     """
+
+    separable: ClassVar[bool] = True
+    is_ridge: ClassVar[bool] = True
 
     def value(self, W: FloatArray) -> float:
         return float((W * W).sum())
@@ -166,12 +186,9 @@ class SquaredNorm:
     def prox(self, V: FloatArray, level: Level) -> FloatArray:
         return np.asarray(V / (1 + 2 * level))
 
-    def basis(self, W: FloatArray) -> None:
-        return None
-
 
 @dataclass(frozen=True)
-class RowMaxNorm:
+class RowMaxNorm(Penalty):
     """‖W‖_{1,∞} = Σ_j max_t |entry|: few features, of one size in all tasks (the dirty model's).
 
     By Moreau's identity the prox takes from each row its projection onto the ℓ1 ball of radius
@@ -193,6 +210,3 @@ class RowMaxNorm:
         heights = (np.cumsum(falling, axis=1) - level) / np.arange(1, V.shape[1] + 1)
         height = np.maximum(heights.max(axis=1, initial=0.0), 0.0)
         return np.asarray(np.sign(V) * np.minimum(sizes, height[:, None]))
-
-    def basis(self, W: FloatArray) -> None:
-        return None

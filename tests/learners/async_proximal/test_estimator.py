@@ -15,7 +15,8 @@ from tacit.datasets.generators import Generated
 from tacit.engine import Unprotected
 from tacit.engine.latencies import Pareto, Straggler, Uniform
 from tacit.errors import BudgetExceeded, InvalidInput, UntrustedMessage
-from tacit.learners.async_proximal.node import node_run
+from tacit.learners.async_proximal.formulations import FORMULATIONS
+from tacit.learners.async_proximal.plan import node_run
 from tacit.learners.async_proximal.refit import others_of_each, others_of_newcomer
 from tacit.metrics import nmse_per_task
 from tacit.privacy.accounting import gaussian_mu
@@ -200,7 +201,7 @@ def test_the_published_algorithm_is_only_a_claim(data: Generated, tmp_path: Path
         model.save(tmp_path / "public", public=True)
 
 
-@pytest.mark.parametrize("penalty", ["group", "dirty", "robust-features", "robust-tasks", None])
+@pytest.mark.parametrize("penalty", [*FORMULATIONS, None])
 def test_every_formulation_fits(data: Generated, penalty: Any) -> None:
     model = simulated(data, penalty=penalty)
     assert np.isfinite(model.coef_).all()

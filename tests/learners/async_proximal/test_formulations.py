@@ -7,16 +7,13 @@ import pytest
 
 from tacit.errors import InvalidInput
 from tacit.learners.async_proximal.formulations import (
+    FORMULATIONS as PENALTIES,
+)
+from tacit.learners.async_proximal.formulations import (
     Formulation,
     MeanLoss,
     OwnPart,
-    alternating_structure,
-    dirty_model,
     mean_losses,
-    objective,
-    robust_features,
-    robust_tasks,
-    shared_only,
     synchronous_optimum,
 )
 from tacit.linear.batched import Problems
@@ -30,13 +27,22 @@ from tacit.linear.penalties import (
     TraceNorm,
 )
 
-FORMULATIONS = {
-    "dirty model": dirty_model(0.05, 0.02),
-    "dirty model, max": dirty_model(0.05, 0.02, rows="max"),
-    "alternating structure": alternating_structure(0.1, 0.05),
-    "robust features": robust_features(0.05, 0.05),
-    "robust tasks": robust_tasks(0.1, 0.08),
+LEVELS = {
+    "trace": (0.1, 0.05),
+    "group": (0.05, 0.05),
+    "dirty": (0.05, 0.02),
+    "dirty-max": (0.05, 0.02),
+    "robust-features": (0.05, 0.05),
+    "robust-tasks": (0.1, 0.08),
 }
+
+
+def formulation_named(name: str, shared_level: float, own_level: float) -> Formulation:
+    shared, own = PENALTIES[name]
+    return Formulation(shared, shared_level, own, own_level)
+
+
+FORMULATIONS = {name: formulation_named(name, *levels) for name, levels in LEVELS.items()}
 LOSSES: list[Loss] = [Squared(), Logistic()]
 
 
@@ -55,74 +61,18 @@ def loss_name(loss: Loss) -> str:
     return loss.name
 
 
-# --- the penalty that the dirty model brings -----------------------------------------------------
-
-SHAPES = [(5, 12), (7, 3), (1, 4), (4, 1)]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_nothing_near_the_prox_of_the_row_maxima_is_better(shape: tuple[int, int]) -> None:
-    rng = np.random.default_rng(0)
-    V, penalty = 2 * rng.normal(size=shape), RowMaxNorm()
-    W = penalty.prox(V, 1.7)
-
-    def value(W: FloatArray) -> float:
-        return 0.5 * float(((W - V) ** 2).sum()) + 1.7 * penalty.value(W)
-
-    for scale in (1.0, 1e-2, 1e-4):
-        for _ in range(30):
-            assert value(W + scale * rng.normal(size=shape)) >= value(W) - 1e-12
-    assert min(value(np.zeros(shape)), value(V)) >= value(W) - 1e-12
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_prox_of_the_row_maxima_is_firmly_non_expansive(shape: tuple[int, int]) -> None:
-    rng = np.random.default_rng(1)
-    for _ in range(20):
-        A, B = rng.normal(size=shape), rng.normal(size=shape)
-        moved = RowMaxNorm().prox(A, 0.4) - RowMaxNorm().prox(B, 0.4)
-        assert (moved**2).sum() <= (moved * (A - B)).sum() + 1e-12
-
-
-def l1_projection(v: FloatArray, radius: float) -> FloatArray:
-    """Onto the ℓ1 ball, by bisection: written down independently of the prox."""
-    if np.abs(v).sum() <= radius:
-        return v
-    low, high = 0.0, float(np.abs(v).max())
-    for _ in range(200):
-        middle = (low + high) / 2
-        total = np.maximum(np.abs(v) - middle, 0).sum()
-        low, high = (middle, high) if total > radius else (low, middle)
-    return np.asarray(np.sign(v) * np.maximum(np.abs(v) - high, 0))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_moreau_the_prox_of_the_row_maxima_and_the_projection_add_up(
-    shape: tuple[int, int],
-) -> None:
-    V = 3 * np.random.default_rng(2).normal(size=shape)
-    projected = np.stack([l1_projection(row, 1.3) for row in V])
-    np.testing.assert_allclose(RowMaxNorm().prox(V, 1.3) + projected, V, atol=1e-10)
-
-
-def test_the_row_maxima_are_a_norm() -> None:
-    V = np.random.default_rng(3).normal(size=(4, 6))
-    assert RowMaxNorm().value(-2 * V) == pytest.approx(2 * RowMaxNorm().value(V))
-    assert not RowMaxNorm().prox(V, 1e3).any()
-    np.testing.assert_allclose(RowMaxNorm().prox(V, 0.0), V)
-
-
 # --- the formulations ----------------------------------------------------------------------------
 
 
 def test_the_formulations_are_those_of_the_paper() -> None:
-    kinds = {name: (type(f.shared), type(f.own)) for name, f in FORMULATIONS.items()}
+    kinds = {name: (type(r), type(g)) for name, (r, g) in PENALTIES.items()}
     assert kinds == {
-        "dirty model": (GroupNorm, L1Norm),
-        "dirty model, max": (RowMaxNorm, L1Norm),
-        "alternating structure": (TraceNorm, SquaredNorm),
-        "robust features": (GroupNorm, ColumnNorm),
-        "robust tasks": (TraceNorm, ColumnNorm),
+        "trace": (TraceNorm, SquaredNorm),  # alternating structure
+        "group": (GroupNorm, SquaredNorm),
+        "dirty": (GroupNorm, L1Norm),
+        "dirty-max": (RowMaxNorm, L1Norm),
+        "robust-features": (GroupNorm, ColumnNorm),
+        "robust-tasks": (TraceNorm, ColumnNorm),
     }
 
 
@@ -158,7 +108,11 @@ def test_a_task_without_rows_has_no_loss() -> None:
     empty = MeanLoss(np.zeros((0, 2)), np.zeros(0), Squared())
     assert empty.value(np.ones(2)) == 0
     assert not empty.gradient(np.ones(2)).any()
-    assert not OwnPart(empty, robust_tasks(1, 1)).best(np.ones(2), np.ones(2)).any()
+    assert (
+        not OwnPart(empty, formulation_named("robust-tasks", 1, 1))
+        .best(np.ones(2), np.ones(2))
+        .any()
+    )
 
 
 def test_mean_losses_take_each_task_its_rows() -> None:
@@ -188,7 +142,7 @@ def test_the_exact_q_is_a_fixed_point_and_nothing_near_it_is_better(
 
 def test_an_exact_q_needs_a_penalty() -> None:
     with pytest.raises(InvalidInput, match="own_level > 0"):
-        OwnPart(tasks(Squared())[0], alternating_structure(1.0, 0.0))
+        OwnPart(tasks(Squared())[0], formulation_named("trace", 1.0, 0.0))
 
 
 # --- the joint optimum ---------------------------------------------------------------------------
@@ -201,31 +155,31 @@ def test_nothing_near_the_synchronous_optimum_is_better(
 ) -> None:
     found = tasks(loss)
     P, Q = synchronous_optimum(found, formulation)
-    best, rng = objective(found, formulation, P, Q), np.random.default_rng(3)
+    best, rng = formulation.objective(found, P, Q), np.random.default_rng(3)
     for scale in (1.0, 1e-2, 1e-4):
         for _ in range(20):
             dP, dQ = scale * rng.normal(size=(2, *P.shape))
-            assert objective(found, formulation, P + dP, Q + dQ) >= best - 1e-10
-            assert objective(found, formulation, P - dP, Q + dP) >= best - 1e-10
+            assert formulation.objective(found, P + dP, Q + dQ) >= best - 1e-10
+            assert formulation.objective(found, P - dP, Q + dP) >= best - 1e-10
 
 
 def test_with_everything_shared_there_is_no_q() -> None:
     found = tasks(Squared())
-    P, Q = synchronous_optimum(found, shared_only(TraceNorm(), 0.1))
+    P, Q = synchronous_optimum(found, Formulation(TraceNorm(), 0.1))
     assert not Q.any()
     assert P.any()
 
 
 def test_without_coupling_every_task_is_alone() -> None:
     found = tasks(Squared())
-    P, _ = synchronous_optimum(found, shared_only(TraceNorm(), 0.0))
+    P, _ = synchronous_optimum(found, Formulation(TraceNorm(), 0.0))
     alone = [np.linalg.lstsq(task.X, task.y)[0] for task in found]
     np.testing.assert_allclose(P.T, alone, atol=1e-6)
 
 
 def test_a_free_q_leaves_nothing_to_share() -> None:
     found = tasks(Squared())
-    formulation = alternating_structure(10.0, 1e-4)
+    formulation = formulation_named("trace", 10.0, 1e-4)
     P, Q = synchronous_optimum(found, formulation)
     assert not P.any()
     ridge = [OwnPart(task, formulation).best(np.zeros(3), np.zeros(3)) for task in found]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,37 +14,34 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from tacit.engine import Unprotected
-from tacit.engine.arrivals import GRADIENT, Arrival, Parties, run
+from tacit.engine.arrivals import GRADIENT, Arrival, Moment, Parties, run_arrivals
 from tacit.engine.latencies import Constant, Faults, Uniform, visits
-from tacit.errors import BudgetExceeded, InvalidInput
-from tacit.learners.async_proximal.averaging import AveragingServer
+from tacit.errors import BudgetExceeded
 from tacit.learners.async_proximal.formulations import (
+    Formulation,
     MeanLoss,
-    alternating_structure,
-    objective,
     synchronous_optimum,
 )
-from tacit.learners.async_proximal.node import (
-    LedgerOutbox,
-    PrivateNode,
-    example_gradients,
-    node_run,
-)
-from tacit.learners.async_proximal.private_steps import (
+from tacit.learners.async_proximal.node import PrivateNode, example_gradients, node_doors
+from tacit.learners.async_proximal.plan import (
+    SILENT,
     Allowance,
     NodePlan,
     Setting,
     node_plan,
+    node_run,
     public_clip_norm,
 )
 from tacit.learners.async_proximal.server import Server
+from tacit.learners.async_proximal.updates import Averaging, Descent
 from tacit.linear.losses import FloatArray, Logistic, Squared
 from tacit.linear.penalties import SquaredNorm, TraceNorm
-from tacit.privacy.accounting import Gaussian
-from tacit.privacy.budget import Budget
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.accounting import Event, Gaussian
+from tacit.privacy.budget import Budget, Neighbours
+from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.planning import Door
+from tacit.privacy.release import Mechanism, Release
 
 ALPHA = 1e-6
 BUDGET = Budget(5.0)
@@ -74,8 +72,16 @@ def plan(releases: int = 3, mu: float = 1.0) -> NodePlan:
 
 def node(seed: int = 0, **more: Any) -> PrivateNode:
     X, y = rows(seed)
-    made = PrivateNode(X, y, Squared(), plan(), SquaredNorm(), 0.1)
+    made = PrivateNode(MeanLoss(X, y, Squared()), plan(), SquaredNorm(), 0.1)
     return replace(made, **more)
+
+
+def doors(
+    ledger: Ledger, labels: str, budgets: list[Budget | None], *, seeded: bool = False
+) -> list[Door]:
+    rng = np.random.default_rng(0) if seeded else None
+    whole = Door(ledger, "run", tuple(labels), tuple(budgets), np.ones(len(labels)), 1.0, rng)
+    return node_doors(whole)
 
 
 # --- what leaves ---------------------------------------------------------------------------------
@@ -107,10 +113,10 @@ def test_given_the_same_releases_nothing_in_a_node_depends_on_its_data() -> None
     X, y = rows()
     other_X, other_y = X.copy(), y.copy()
     other_X[7], other_y[7] = -X[7], 1.0
-    one, other = node(), node(X=other_X, y=other_y)
-    ledger = Ledger.in_memory()
-    outbox = LedgerOutbox(ledger, "run", [plan()], [None])
-    outbox.open(["a"], [BUDGET])
+    one, other = node(), node(task=MeanLoss(other_X, other_y, Squared()))
+    assert one.mechanism is not None
+    (door,) = doors(Ledger.in_memory(), "a", [BUDGET])
+    door.open([one.mechanism.event("replace")] * one.releases)
     states, column = [one.start(), other.start()], np.zeros(D)
     for number in range(plan().releases):
         (sent, kept), (other_sent, other_kept) = (
@@ -118,7 +124,7 @@ def test_given_the_same_releases_nothing_in_a_node_depends_on_its_data() -> None
         )
         assert not np.array_equal(sent, other_sent)
         np.testing.assert_array_equal(np.delete(sent, 7, 0), np.delete(other_sent, 7, 0))
-        released = outbox.release(0, number, sent)
+        released = door.release(number, "node 0", one.mechanism, sent)
         m0, s0 = one.absorb(column, released, kept)
         m1, s1 = other.absorb(column, released, other_kept)
         np.testing.assert_array_equal(s0, s1)
@@ -129,7 +135,8 @@ def test_given_the_same_releases_nothing_in_a_node_depends_on_its_data() -> None
 def test_the_message_is_q_s_only_update() -> None:
     half = node()
     total = np.arange(D, dtype=float)
-    message, q = half.absorb(np.ones(D), Unprotected(total), np.zeros(D))
+    released = Release(total, (Key("run", 0, "node 0"),), secure=False)
+    message, q = half.absorb(np.ones(D), released, np.zeros(D))
     gradient = total / half.plan.divisor
     np.testing.assert_allclose(np.asarray(message[GRADIENT].value), gradient)
     step = half.plan.own_step
@@ -158,58 +165,60 @@ def test_a_replaced_example_moves_a_message_by_at_most_two_clip_norms() -> None:
 # --- what it costs -------------------------------------------------------------------------------
 
 
-def parties(ledger: Ledger, plans: list[NodePlan], name: str = "run") -> tuple[Parties, Any]:
+def sent_by(plans: list[NodePlan], own: list[Door], faults: Faults | None = None) -> Moment:
+    """A run of these nodes, until all that live have stopped."""
     steps, releases = tuple(p.step for p in plans), tuple(p.releases for p in plans)
-    server = AveragingServer(TraceNorm(), 0.1, steps, releases, D)
-    rngs = np.random.default_rng(0).spawn(len(plans))
-    outbox = LedgerOutbox(ledger, name, plans, rngs, {"secure": False})
+    server = Server(Averaging(TraceNorm(), 0.1, steps, releases), D, len(plans))
     nodes = [node(t, plan=p) for t, p in enumerate(plans)]
-    return Parties(server, nodes, outbox), outbox
+    order = visits(Constant(1.0), releases, seed=0, faults=faults or Faults())
+    return run_arrivals(Parties(server, nodes, own), order)
 
 
 def test_a_node_spends_what_it_sent_and_the_others_go_on() -> None:
     """Node 1 dies after two messages, for good."""
     plans = [plan(4, 0.5), plan(4, 0.5), plan(2, 0.8)]
     ledger = Ledger.in_memory()
-    everyone, outbox = parties(ledger, plans)
-    outbox.open("abc", [BUDGET] * 3)
     faults = Faults(outages={1: [(2.5, float("inf"))]})
-    order = visits(Constant(1.0), [p.releases for p in plans], seed=0, faults=faults)
-    end = run(everyone, order)
+    end = sent_by(plans, doors(ledger, "abc", [BUDGET] * 3, seeded=True), faults)
     assert end.sent == [4, 2, 2]
     for label, p, sent in zip("abc", plans, end.sent, strict=True):
+        assert p.mechanism is not None
         event = p.mechanism.event("replace")
         assert isinstance(event, Gaussian)
         assert ledger.spent(label).mu_squared == pytest.approx(sent * event.mu**2)
 
 
 def test_a_plan_that_does_not_fit_is_refused_before_any_noise() -> None:
+    """Of the second node: the first has not sent anything either."""
     ledger = Ledger.in_memory()
-    _, outbox = parties(ledger, [plan(3, 5.0)])
     with pytest.raises(BudgetExceeded):
-        outbox.open("a", [Budget(0.1)])
-    assert [entry.kind for entry in ledger.entries()] == ["ledger"]  # its own first line
+        sent_by([plan(3, 0.1), plan(3, 5.0)], doors(ledger, "ab", [BUDGET, Budget(0.1)]))
+    assert "spend" not in [entry.kind for entry in ledger.entries()]
+    assert ledger.spent("a").mu_squared == ledger.spent("b").mu_squared == 0
 
 
 def test_a_node_with_nothing_left_sends_nothing() -> None:
-    plans = [plan(3), replace(plan(3), releases=0)]
     ledger = Ledger.in_memory()
-    everyone, outbox = parties(ledger, plans)
-    outbox.open("ab", [BUDGET, None])
-    end = run(everyone, visits(Uniform(), [p.releases for p in plans], seed=0))
+    end = sent_by([plan(3), SILENT], doors(ledger, "ab", [BUDGET, None]))
     assert end.sent == [3, 0]
     assert ledger.spent("b").mu_squared == 0
     np.testing.assert_array_equal(end.nodes[1], np.zeros(D))
 
 
+def test_nobody_speaks_for_a_node_that_is_silent() -> None:
+    server = Server(Averaging(None, 0.0, (1.0, 1.0), (1, 0)), D, 2, np.array([9.0, SILENT.largest]))
+    state = server.arrive(server.start(), [Arrival(1, 0, np.full(D, 1e-300))])
+    assert state.refused == {"too large": 1}
+
+
 def test_an_honest_message_is_within_the_declared_bound() -> None:
     """And a bound a third lower would refuse some: the test can fail."""
     p = plan(1, 0.3)
+    assert isinstance(p.mechanism, GaussianSum)
     rng = np.random.default_rng(3)
     sizes = [
         np.linalg.norm(p.mechanism.release(np.zeros((N, D)), rng)) / p.divisor for _ in range(2000)
     ]
-    assert isinstance(p.mechanism, GaussianSum)
     signal = p.mechanism.clip_norm * N / p.divisor
     assert max(sizes) < p.largest - signal
     quantile = p.mechanism.sigma * np.sqrt(chi2.isf(1e-9, D)) / p.divisor
@@ -220,17 +229,17 @@ CHILD = """
 import sys, time
 import numpy as np
 sys.path.insert(0, sys.argv[2])
-from test_node import BUDGET, node, plan
-from tacit.learners.async_proximal.node import LedgerOutbox
+from test_node import BUDGET, doors, node, plan
 from tacit.privacy.ledger import Ledger
 
 half = node(plan=plan(6, 0.5))
-outbox = LedgerOutbox(Ledger(sys.argv[1]), "run", [half.plan], [None])
-outbox.open(["a"], [BUDGET])
+(door,) = doors(Ledger(sys.argv[1]), "a", [BUDGET])
+door.open([half.mechanism.event("replace")] * half.releases)
 state, column = half.start(), np.zeros(4)
 for number in range(half.releases):
     contribution, state = half.contribute(column, state)
-    message, state = half.absorb(column, outbox.release(0, number, contribution), state)
+    released = door.release(number, "node 0", half.mechanism, contribution)
+    message, state = half.absorb(column, released, state)
     column = column - 0.1 * message["gradient"].value
     print(message["gradient"].value.tobytes().hex(), flush=True)
     time.sleep(0.02)
@@ -263,7 +272,7 @@ def test_the_averaging_server_is_its_formula() -> None:
     """A literal transcription: all messages kept, P from scratch after each."""
     rng = np.random.default_rng(0)
     steps, releases, level = (0.5, 0.2, 1.0), (4, 2, 3), 1.5
-    server = AveragingServer(TraceNorm(), level, steps, releases, D)
+    server = Server(Averaging(TraceNorm(), level, steps, releases), D, 3)
     state = server.start()
     sent: list[list[FloatArray]] = [[], [], []]
     for t in (0, 0, 1, 2, 0, 2, 1, 0, 2):
@@ -282,7 +291,7 @@ def test_the_averaging_server_is_its_formula() -> None:
 
 
 def test_the_averaging_server_refuses_what_no_honest_node_sends() -> None:
-    server = AveragingServer(TraceNorm(), 0.1, (1.0, 1.0), (2, 2), D, largest=3.0)
+    server = Server(Averaging(TraceNorm(), 0.1, (1.0, 1.0), (2, 2)), D, 2, largest=3.0)
     good = Arrival(0, 0, np.ones(D))
     state = server.arrive(server.start(), [good])
     before = server.shared(state)
@@ -298,24 +307,27 @@ def test_the_averaging_server_refuses_what_no_honest_node_sends() -> None:
     np.testing.assert_array_equal(server.shared(state), before)
     assert server.round(state, 1) == 0  # a good message can still answer it
     assert server.round(server.refresh(state, 1), 1) == 1
-    with pytest.raises(InvalidInput, match="step"):
-        AveragingServer(None, 0.0, (0.0,), (1,), D)
 
 
 # --- limits --------------------------------------------------------------------------------------
 
 
 class Summed:
-    """No clip, no noise: what the node would send if it trusted the server."""
+    """A door without clip and noise: what the node would send if it trusted the server."""
 
-    def release(self, node: int, number: int, contribution: FloatArray) -> Unprotected:
-        return Unprotected(contribution.sum(axis=0))
+    neighbours: Neighbours = "replace"
+
+    def open(self, plan: Sequence[Event]) -> None:
+        """Nobody is charged."""
+
+    def release(self, number: int, party: str, mechanism: Mechanism, contributions: Any) -> Release:
+        return Release(contributions.sum(axis=0), (Key("run", number, party),), secure=False)
 
 
-def open_run(server: Any, plans: list[NodePlan], level: float) -> tuple[FloatArray, FloatArray]:
+def open_run(server: Server, plans: list[NodePlan], level: float) -> tuple[FloatArray, FloatArray]:
     nodes = [node(t, plan=p, own_level=level) for t, p in enumerate(plans)]
     order = visits(Uniform(), [p.releases for p in plans], seed=1)
-    end = run(Parties(server, nodes, Summed(), server_trusted=True), order)
+    end = run_arrivals(Parties(server, nodes, [Summed()] * len(plans)), order)
     return server.shared(end.server), np.stack(end.nodes, axis=1)
 
 
@@ -331,23 +343,24 @@ def weighted_tasks(nodes: int) -> list[MeanLoss]:
 
 @pytest.mark.parametrize("nodes", [1, T])
 def test_without_noise_the_node_reaches_the_synchronous_optimum(nodes: int) -> None:
-    tasks, formulation = weighted_tasks(nodes), alternating_structure(0.01, 0.1)
+    tasks, formulation = weighted_tasks(nodes), Formulation(TraceNorm(), 0.01, SquaredNorm(), 0.1)
     P, Q = synchronous_optimum(tasks, formulation)
-    best = objective(tasks, formulation, P, Q)
+    best = formulation.objective(tasks, P, Q)
     p = replace(plan(), releases=600, step=0.5, own_step=0.5)
-    server = Server(TraceNorm(), level=0.01, step=0.5, dim=D, n_nodes=nodes)
+    server = Server(Descent(TraceNorm(), level=0.01, step=0.5), D, nodes)
     found = open_run(server, [p] * nodes, 0.1)
-    assert objective(tasks, formulation, *found) == pytest.approx(best, abs=1e-6)
-    average = AveragingServer(TraceNorm(), 0.01 * 300, (0.5,) * nodes, (600,) * nodes, D)
-    found = open_run(average, [p] * nodes, 0.1)
-    unlearned = objective(tasks, formulation, np.zeros_like(P), np.zeros_like(P))
-    assert objective(tasks, formulation, *found) - best < 0.01 * (unlearned - best)
+    assert formulation.objective(tasks, *found) == pytest.approx(best, abs=1e-6)
+    averaging = Averaging(TraceNorm(), 0.01 * 300, (0.5,) * nodes, (600,) * nodes)
+    found = open_run(Server(averaging, D, nodes), [p] * nodes, 0.1)
+    unlearned = formulation.objective(tasks, np.zeros_like(P), np.zeros_like(P))
+    assert formulation.objective(tasks, *found) - best < 0.01 * (unlearned - best)
 
 
 def test_without_a_penalty_every_node_walks_alone() -> None:
     tasks = weighted_tasks(T)
     p = replace(plan(), releases=1000, step=1.0, own_step=1.0)
-    P, Q = open_run(AveragingServer(None, 0.0, (1.0,) * T, (1000,) * T, D), [p] * T, 0.0)
+    server = Server(Averaging(None, 0.0, (1.0,) * T, (1000,) * T), D, T)
+    P, Q = open_run(server, [p] * T, 0.0)
     np.testing.assert_array_equal(P, 0 * P)
     for t, task in enumerate(tasks):
         alone = np.linalg.lstsq(task.X, task.y, rcond=None)[0]

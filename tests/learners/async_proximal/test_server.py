@@ -1,4 +1,4 @@
-"""The server half: cheap columns equal the full prox, every arrival descends, delays converge."""
+"""The server half: every arrival descends, delays converge, states are values."""
 
 from __future__ import annotations
 
@@ -12,37 +12,18 @@ from threadpoolctl import threadpool_limits
 
 from tacit.engine.arrivals import Arrival
 from tacit.errors import InvalidInput
-from tacit.learners.async_proximal import columns as columns_module
-from tacit.learners.async_proximal.columns import columns_of
+from tacit.learners.async_proximal import updates
 from tacit.learners.async_proximal.server import Server, ServerState
-from tacit.learners.async_proximal.steps import (
-    BoundedDelay,
+from tacit.learners.async_proximal.updates import (
+    Averaging,
     Descent,
-    StepRule,
+    LastGradients,
+    Update,
     curvature_with_own,
-    largest_relaxation,
     largest_step,
 )
 from tacit.linear.losses import FloatArray
-from tacit.linear.penalties import (
-    ColumnNorm,
-    GroupNorm,
-    L1Norm,
-    Penalty,
-    RowMaxNorm,
-    SquaredNorm,
-    TraceNorm,
-)
-
-PENALTIES: list[Penalty] = [
-    TraceNorm(),
-    GroupNorm(),
-    L1Norm(),
-    ColumnNorm(),
-    SquaredNorm(),
-    RowMaxNorm(),
-]
-SHAPES = [(5, 9), (9, 5), (6, 6), (1, 4), (4, 1), (50, 60)]
+from tacit.linear.penalties import GroupNorm, Penalty, RowMaxNorm, TraceNorm
 
 
 @pytest.fixture(autouse=True)
@@ -62,65 +43,6 @@ def literal_prox(penalty: Penalty, V: FloatArray, level: float) -> FloatArray:
         return penalty.prox(V, level)
     U, sizes, Qt = np.linalg.svd(V, full_matrices=False)
     return np.asarray((U * np.maximum(sizes - level, 0)) @ Qt)
-
-
-# --- columns -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("penalty", PENALTIES, ids=name)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("queued", [1, 3])
-def test_a_column_that_was_kept_up_to_date_is_that_of_the_full_prox(
-    penalty: Penalty, shape: tuple[int, int], queued: int
-) -> None:
-    rng = np.random.default_rng(0)
-    level = 0.7 * math.sqrt(max(shape))
-    coupling, V = columns_of(penalty, level), np.zeros(shape, order="F")
-    kept = coupling.kept(V)
-    for _ in range(20):
-        nodes = rng.choice(shape[1], min(queued, shape[1]), replace=False).tolist()
-        old, V = V[:, nodes], V.copy(order="F")
-        V[:, nodes] += rng.normal(size=(shape[0], len(nodes)))
-        kept = coupling.moved(kept, V, old, nodes)
-        expected = literal_prox(penalty, V, level)
-        np.testing.assert_allclose(coupling.columns(kept, V, nodes), expected[:, nodes], atol=1e-10)
-    np.testing.assert_allclose(coupling.columns(kept, V, slice(None)), expected, atol=1e-10)
-
-
-@pytest.mark.parametrize("level", [1.0, 120.0])  # nearly all directions stay, or five of them
-@pytest.mark.parametrize("queued", [1, 16])
-def test_at_full_size_the_columns_are_those_of_a_full_svd(queued: int, level: float) -> None:
-    rng = np.random.default_rng(0)
-    V = rng.normal(size=(100, 5)) @ rng.normal(size=(5, 1000)) + rng.normal(size=(100, 1000))
-    coupling = columns_of(TraceNorm(), level)
-    kept = coupling.kept(V)
-    for _ in range(10):
-        nodes = rng.choice(1000, queued, replace=False).tolist()
-        old, V = V[:, nodes], V.copy(order="F")
-        V[:, nodes] = rng.normal(size=(100, queued))
-        kept = coupling.moved(kept, V, old, nodes)
-    expected = literal_prox(TraceNorm(), V, level)
-    assert np.abs(coupling.columns(kept, V, slice(None)) - expected).max() < 1e-10
-
-
-@pytest.mark.parametrize("penalty", [TraceNorm(), GroupNorm()], ids=name)
-def test_what_is_kept_does_not_drift(penalty: Penalty, monkeypatch: pytest.MonkeyPatch) -> None:
-    def error() -> float:
-        rng = np.random.default_rng(1)
-        coupling, V = columns_of(penalty, 1e-3), 1e4 * rng.normal(size=(4, 6))
-        kept = coupling.kept(V)
-        for k in range(300):
-            t = k % 6
-            old, V = V[:, [t]], V.copy()
-            V[:, t] = rng.normal(size=4) * (1e4 if k < 200 else 1e-2)
-            kept = coupling.moved(kept, V, old, [t])
-        exact = literal_prox(penalty, V, 1e-3)
-        return float(np.abs(coupling.columns(kept, V, slice(None)) - exact).max())
-
-    monkeypatch.setattr(columns_module, "REFRESH", 50)
-    assert error() < 1e-8
-    monkeypatch.setattr(columns_module, "REFRESH", 10_000)
-    assert error() > 1e-8  # and without computing afresh it does drift
 
 
 # --- the step ------------------------------------------------------------------------------------
@@ -146,16 +68,15 @@ class Quadratics:
     def gradient(self, t: int, p: FloatArray) -> FloatArray:
         return np.asarray(self.H[t] @ p - self.b[:, t])
 
-    def server(self, penalty: Penalty, rule: StepRule) -> Server:
-        d, nodes = self.b.shape
-        return Server(penalty, self.level, self.step, d, nodes, rule=rule)
+    def server(self, penalty: Penalty) -> Server:
+        return Server(Descent(penalty, self.level, self.step), *self.b.shape)
 
     def objective(self, penalty: Penalty, P: FloatArray) -> float:
         f = np.einsum("dt,tde,et->", P, self.H, P) / 2 - (self.b * P).sum()
         return float(f + self.level * penalty.value(P))
 
     def dual(self, penalty: Penalty, V: FloatArray) -> float:
-        """D(V) of steps.py: Σ ψ_t*(v_t) − E(V)."""
+        """D(V) of updates.py: Σ ψ_t*(v_t) − E(V)."""
         d = len(V)
         total = 0.0
         for t, v in enumerate(V.T):
@@ -202,33 +123,30 @@ def test_every_step_descends_by_what_is_promised_whatever_the_delay(
     penalty: Penalty, seed: int
 ) -> None:
     world = Quadratics.drawn(seed)
-    server = world.server(penalty, Descent())
+    server = world.server(penalty)
     state = server.start()
-    before = world.dual(penalty, state.V)
+    before = world.dual(penalty, state.kept.V)
     for nodes in awkward_order(6, 150, seed):
         following = server.arrive(state, arrivals(server, state, world, nodes))
-        after = world.dual(penalty, following.V)
-        promised = ((following.V - state.V) ** 2).sum() / 2  # ½η²‖δ‖²
+        after = world.dual(penalty, following.kept.V)
+        promised = ((following.kept.V - state.kept.V) ** 2).sum() / 2  # ½η²‖δ‖²
         assert after <= before - promised + 1e-10
         state, before = following, after
 
 
-class Undamped(Descent):
+def test_without_damping_a_step_may_climb(monkeypatch: pytest.MonkeyPatch) -> None:
     """η = 1 whatever was seen: the mutant that the test above must be able to see."""
-
-    def relaxation(self, drift: FloatArray, move: FloatArray) -> float:
-        return 1.0
-
-
-def test_without_damping_a_step_may_climb() -> None:
+    monkeypatch.setattr(updates, "relaxation", lambda drift, move: 1.0)
     climbs = 0
     for seed in range(3):
         world = Quadratics.drawn(seed, level=2.0)
-        server = world.server(TraceNorm(), Undamped())
+        server = world.server(TraceNorm())
         state = server.start()
         for nodes in awkward_order(6, 150, seed):
             following = server.arrive(state, arrivals(server, state, world, nodes))
-            climb = world.dual(TraceNorm(), following.V) - world.dual(TraceNorm(), state.V)
+            climb = world.dual(TraceNorm(), following.kept.V) - world.dual(
+                TraceNorm(), state.kept.V
+            )
             climbs += climb > 1e-10
             state = following
     assert climbs > 0
@@ -244,23 +162,21 @@ def test_the_dual_has_the_value_of_the_objective_at_the_optimum(penalty: Penalty
 
 
 @pytest.mark.parametrize("penalty", COUPLED, ids=name)
-@pytest.mark.parametrize("rule", [Descent(), BoundedDelay(10, 6)], ids=["descent", "bounded"])
-def test_delays_do_not_change_the_optimum(penalty: Penalty, rule: StepRule) -> None:
+def test_delays_do_not_change_the_optimum(penalty: Penalty) -> None:
     world = Quadratics.drawn(3)
-    server = world.server(penalty, rule)
+    server = world.server(penalty)
     state = server.start()
     rng = np.random.default_rng(0)
-    for _ in range(150 if isinstance(rule, Descent) else 500):
+    for _ in range(150):
         for t in rng.permutation(6).tolist():
             state = server.arrive(state, arrivals(server, state, world, [t]))
     assert not state.refused
-    close = 1e-6 if isinstance(rule, Descent) else 1e-4  # the constant step is short
-    np.testing.assert_allclose(server.shared(state), world.optimum(penalty), atol=close)
+    np.testing.assert_allclose(server.shared(state), world.optimum(penalty), atol=1e-6)
 
 
 def test_all_at_once_without_delay_is_proximal_gradient_descent() -> None:
     world = Quadratics.drawn(0)
-    server = world.server(TraceNorm(), Descent())
+    server = world.server(TraceNorm())
     state, P = server.start(), np.zeros_like(world.b)
     for _ in range(20):
         state = server.arrive(state, arrivals(server, state, world, list(range(6))))
@@ -272,7 +188,7 @@ def test_all_at_once_without_delay_is_proximal_gradient_descent() -> None:
 def literal_run(
     world: Quadratics, penalty: Penalty, order: list[list[int]]
 ) -> tuple[FloatArray, FloatArray]:
-    """The server as it is written down in steps.py: a full prox whenever P is needed."""
+    """The server as it is written down in updates.py: a full prox whenever P is needed."""
     d, nodes = world.b.shape
     V, handed = np.zeros((d, nodes)), np.zeros((d, nodes))
     level = world.step * world.level
@@ -293,31 +209,60 @@ def literal_run(
 @pytest.mark.parametrize("shape", [(4, 9), (9, 4)])
 def test_the_server_is_its_slow_transcription(penalty: Penalty, shape: tuple[int, int]) -> None:
     world = Quadratics.drawn(8, d=shape[0], nodes=shape[1])
-    server = world.server(penalty, Descent())
+    server = world.server(penalty)
     state = server.start()
     order = awkward_order(shape[1], 200, 8)
     for nodes in order:
         state = server.arrive(state, arrivals(server, state, world, nodes))
     V, P = literal_run(world, penalty, order)
-    np.testing.assert_allclose(state.V, V, atol=1e-10)
+    np.testing.assert_allclose(state.kept.V, V, atol=1e-10)
     np.testing.assert_allclose(server.shared(state), P, atol=1e-10)
 
 
-def test_a_state_is_never_written_to() -> None:
+UPDATES: list[Update] = [
+    Descent(TraceNorm(), 0.3, 0.2),
+    Averaging(TraceNorm(), 0.3, (0.2,) * 6, (5,) * 6),
+    LastGradients(TraceNorm(), 0.3, 0.2),
+]
+
+
+def update_name(update: Update) -> str:
+    return type(update).__name__
+
+
+@pytest.mark.parametrize("update", UPDATES, ids=update_name)
+def test_a_state_is_never_written_to(update: Update) -> None:
     world = Quadratics.drawn(1)
-    server = world.server(TraceNorm(), Descent())
+    server = Server(update, 4, 6)
     first = server.arrive(server.start(), arrivals(server, server.start(), world, [0, 3]))
-    copies = [np.copy(part) for part in (first.V, first.handed, first.rounds, first.since)]
+
+    def parts() -> list[FloatArray]:
+        kept = [part for part in first.kept if isinstance(part, np.ndarray)]
+        return [*kept, first.handed, first.rounds]
+
+    copies = [np.copy(part) for part in parts()]
     server.arrive(first, arrivals(server, first, world, [3, 1]))
     server.refresh(first, 2)
     server.column(first, 3)[:] = 7.0
-    for part, copy in zip((first.V, first.handed, first.rounds, first.since), copies, strict=True):
+    for part, copy in zip(parts(), copies, strict=True):
         np.testing.assert_array_equal(part, copy)
+
+
+@pytest.mark.parametrize("update", UPDATES, ids=update_name)
+def test_those_who_wait_go_into_one_step_but_in_algorithm_1(update: Update) -> None:
+    world, server = Quadratics.drawn(1), Server(update, 4, 6)
+    start = server.start()
+    both = server.arrive(start, arrivals(server, start, world, [0, 3]))
+    assert both.step == (2 if update.one_by_one else 1)
+    after = start
+    for t in (0, 3):
+        after = server.arrive(after, arrivals(server, start, world, [t]))
+    assert np.array_equal(both.handed, after.handed) == update.one_by_one
 
 
 def test_only_those_who_were_heard_get_a_new_column() -> None:
     world = Quadratics.drawn(2)
-    server = world.server(TraceNorm(), Descent())
+    server = world.server(TraceNorm())
     state = server.arrive(server.start(), arrivals(server, server.start(), world, [0, 3]))
     assert [server.round(state, t) for t in range(6)] == [1, 0, 0, 1, 0, 0]
     assert not server.column(state, 1).any()
@@ -329,7 +274,7 @@ def test_only_those_who_were_heard_get_a_new_column() -> None:
 
 def test_one_node_and_no_penalty_is_gradient_descent() -> None:
     world = Quadratics.drawn(4, nodes=1, level=0.0)
-    server = world.server(TraceNorm(), Descent())
+    server = world.server(TraceNorm())
     state, p = server.start(), np.zeros(4)
     for _ in range(50):
         state = server.arrive(state, arrivals(server, state, world, [0]))
@@ -337,36 +282,7 @@ def test_one_node_and_no_penalty_is_gradient_descent() -> None:
         np.testing.assert_allclose(server.column(state, 0), p, atol=1e-10)
 
 
-# --- rules ---------------------------------------------------------------------------------------
-
-
-def test_the_constant_step_follows_the_bound() -> None:
-    assert largest_relaxation(0, 5) == 2.0
-    assert largest_relaxation(3, 100) == pytest.approx(2 / 7)
-    assert largest_relaxation(100, 2) == pytest.approx(2 / 21)
-    assert BoundedDelay(3, 100).relaxation(np.ones(1), np.ones(1)) < 2 / 7
-    with pytest.raises(InvalidInput):
-        BoundedDelay(-1, 3)
-
-
-def test_a_bounded_rule_never_breaks_its_own_inequality() -> None:
-    """Σ‖Δ‖²[(2−η)/(2η) − √(τM)] ≤ D(V₀) − inf D, on an order with the largest delays allowed."""
-    staleness, nodes = 10, 6
-    world = Quadratics.drawn(6, level=2.0)
-    rule = BoundedDelay(staleness, nodes)
-    server = world.server(TraceNorm(), rule)
-    state, moved = server.start(), 0.0
-    for k in range(600):
-        t = 5 if k % 11 == 10 else k % 5
-        following = server.arrive(state, arrivals(server, state, world, [t]))
-        moved += float(((following.V - state.V) ** 2).sum())
-        state = following
-    assert not state.refused
-    eta = rule.eta
-    margin = (2 - eta) / (2 * eta) - math.sqrt(staleness * min(staleness, nodes - 1))
-    assert margin > 0
-    best = world.step * world.objective(TraceNorm(), world.optimum(TraceNorm()))
-    assert margin * moved <= world.dual(TraceNorm(), np.zeros((4, 6))) - best + 1e-12
+# --- steps ---------------------------------------------------------------------------------------
 
 
 def test_the_largest_step_is_of_the_curvature() -> None:
@@ -384,10 +300,16 @@ def test_solving_q_lowers_the_curvature_as_computed() -> None:
     assert curvature_with_own(5.0, tau) == pytest.approx(largest)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"step": 0.0}, {"level": -1.0}, {"dim": 0}, {"n_nodes": 0}, {"step": math.nan}]
-)
-def test_a_server_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
-    good = {"level": 1.0, "step": 1.0, "dim": 2, "n_nodes": 3}
-    with pytest.raises(InvalidInput):
-        Server(TraceNorm(), **{**good, **wrong})  # type: ignore[arg-type] # wrong on purpose
+@pytest.mark.parametrize("wrong", [(1.0, 0.0), (-1.0, 1.0), (1.0, math.nan), (math.nan, 1.0)])
+def test_an_update_that_makes_no_sense_is_refused(wrong: tuple[float, float]) -> None:
+    level, step = wrong
+    with pytest.raises(InvalidInput, match="step"):
+        Descent(TraceNorm(), level, step)
+    with pytest.raises(InvalidInput, match="step"):
+        Averaging(TraceNorm(), level, (step,), (1,))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_a_server_without_a_feature_or_a_node_is_refused(shape: tuple[int, int]) -> None:
+    with pytest.raises(InvalidInput, match="a feature and a node"):
+        Server(UPDATES[0], *shape)

@@ -10,8 +10,8 @@ w_t    column of ``coef_``    p_t + q_t, released; ``home_coef_`` never leaves
 P      ``shared_["P"]``       the shared part, at the server
 Q      ``shared_["Q"]``       the nodes' own parts, as far as they were released
 r(P)   ``penalty``            trace norm, ℓ2,1, or any penalty with a prox
-λ, τ   by public rules        private_steps.py
-α      by a public rule       private_steps.py
+λ, τ   by public rules        plan.py
+α      by a public rule       plan.py
 ε₁+ε₂  of one message         here: the budget is for all messages of a node together
 MAX    ``releases``           messages of a node, fixed before it starts
 =====  =====================  =============================================================
@@ -20,19 +20,19 @@ MAX    ``releases``           messages of a node, fixed before it starts
 
 1. p and q step from the *same* noisy gradient at the same point, from zero; S3's q is a state that
    was never privatised (docs/privacy.md, D). Gauss–Seidel order, exact q and the single-task start
-   exist only without noise and as published (published.py).
+   exist only without noise and as published (paper_nodes.py).
 2. Each example's gradient is clipped; S3's Theorem 3.6 takes δ over the data, which is no DP.
 3. A node's budget is for all its messages, their number fixed before the first; S3 reports one.
-4. Examples are weighted by 1/‖x‖², so that steps need no look at X (private_steps.py).
-5. The server averages messages before it thresholds them (averaging.py).
+4. Examples are weighted by 1/‖x‖², so that steps need no look at X (plan.py).
+5. The server averages messages before it thresholds them (updates.py).
 6. Afterwards every node refits at home (refit.py), which is free.
-7. ``server="trusted"`` is the variant that S3 §5 leaves to future work (trusted.py).
+7. ``server="trusted"`` is the variant that S3 §5 leaves to future work (trusted_server.py).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Literal
 
@@ -40,64 +40,54 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.engine import Message, Outcome, Progress, Unprotected
-from tacit.engine.latencies import Latency, Uniform
+from tacit.engine.arrivals import GRADIENT, NodeHalf, Parties, run_arrivals
+from tacit.engine.latencies import Latency, Uniform, visits
 from tacit.errors import InvalidInput
-from tacit.estimator import Home, MultiTaskEstimator
-from tacit.learners.async_proximal.node import node_run
-from tacit.learners.async_proximal.private_steps import Setting, public_clip_norm
-from tacit.learners.async_proximal.promise import (
+from tacit.estimator import Home, PrivateLearner, learner
+from tacit.learners.async_proximal.formulations import FORMULATIONS
+from tacit.learners.async_proximal.node import node_doors, private_nodes
+from tacit.learners.async_proximal.paper_nodes import published_nodes, published_update
+from tacit.learners.async_proximal.plan import (
     ADVERSARY,
     ASSUMED,
     COINS,
     TRUSTED,
+    NodePlan,
+    Setting,
     node_history,
+    node_plans,
+    node_run,
+    public_clip_norm,
+    shared_level,
 )
 from tacit.learners.async_proximal.published import UNSOUND
-from tacit.learners.async_proximal.refit import (
-    home_models,
-    others_of_each,
-    others_of_newcomer,
-)
-from tacit.learners.async_proximal.runs import (
-    Times,
-    as_published,
-    asynchronously,
-    open_optimum,
-    through_trusted_server,
-)
+from tacit.learners.async_proximal.refit import home_models, others_of_each, others_of_newcomer
+from tacit.learners.async_proximal.server import Server
+from tacit.learners.async_proximal.trusted_server import run_through_trusted_server
+from tacit.learners.async_proximal.updates import Averaging, Update
+from tacit.linear.alone import best_alone
 from tacit.linear.losses import FloatArray
-from tacit.linear.penalties import (
-    ColumnNorm,
-    GroupNorm,
-    L1Norm,
-    Penalty,
-    SquaredNorm,
-    TraceNorm,
-)
-from tacit.privacy.budget import Budget, Guarantee
+from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm
+from tacit.linear.together import open_decomposed
+from tacit.privacy.budget import Guarantee
 from tacit.privacy.planning import Door
+from tacit.privacy.release import Declared, Release
 from tacit.tasks import Schema, TaskSet
 from tacit.tasks.labels import canonical_label
 
-FORMULATIONS: dict[str, tuple[Penalty, Penalty]] = {
-    "trace": (TraceNorm(), SquaredNorm()),  # alternating structure
-    "group": (GroupNorm(), SquaredNorm()),
-    "dirty": (GroupNorm(), L1Norm()),
-    "robust-features": (GroupNorm(), ColumnNorm()),
-    "robust-tasks": (TraceNorm(), ColumnNorm()),
-}
-"""S3 §3.1: r of P and g of Q (formulations.py)."""
+TWIN_TRUST = 0.5
 
-EXPECTED = {
-    "mechanism": "'gaussian' or 'gamma'",
-    "server": "'adversary' or 'trusted'",
-    "releases": "'auto' or at least 1",
-    "clip_norm": "'auto' or positive",
-    "sampling_rate": "None or between 0 and 1",
+VALID: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "mechanism": (lambda given: given in ("gaussian", "gamma"), "'gaussian' or 'gamma'"),
+    "server": (lambda given: given in ("adversary", "trusted"), "'adversary' or 'trusted'"),
+    "releases": (lambda given: given == "auto" or given >= 1, "'auto' or at least 1"),
+    "clip_norm": (lambda given: given == "auto" or given > 0, "'auto' or positive"),
+    "sampling_rate": (lambda given: given is None or 0 < given < 1, "None or between 0 and 1"),
 }
 
 
-class AsyncProximal(MultiTaskEstimator):
+@learner
+class AsyncProximal(PrivateLearner):
     """One linear model per node, learned with a server that nobody trusts.
 
     ``coef_`` are the released models, functions of the noisy messages: they may be shown to anyone.
@@ -108,6 +98,7 @@ class AsyncProximal(MultiTaskEstimator):
     ``penalty=None`` shares nothing: private gradient descent node by node. Under zero-out
     neighbours ``rows`` declares the number of rows of a node, or of each by label.
 
+    >>> from tacit import Budget
     >>> from tacit.datasets import related_tasks
     >>> data = related_tasks(5, 40, 3, rng=np.random.default_rng(0))
     >>> model = AsyncProximal(budget=Budget(4.0), ranges=data.ranges, noise="simulated",
@@ -116,59 +107,76 @@ class AsyncProximal(MultiTaskEstimator):
     ((3, 5), (3, 5), "one example in one node's data")
     """
 
-    def __init__(
-        self,
-        loss: Literal["squared", "logistic"] = "squared",
-        penalty: str | Penalty | None = "trace",
-        budget: Budget | Mapping[Any, Budget] | None = None,
-        releases: int | Literal["auto"] = "auto",
-        clip_norm: float | Literal["auto"] = "auto",
-        latency: Latency | None = None,
-        mechanism: Literal["gaussian", "gamma"] = "gaussian",
-        sampling_rate: float | None = None,
-        server: Literal["adversary", "trusted"] = "adversary",
-        rows: int | Mapping[Any, int] | None = None,
-        as_published: bool = False,
-        ledger: Any = None,
-        noise: Literal["secure", "simulated"] = "secure",
-        ranges: Any = None,
-        fit_intercept: bool = True,
-        run: str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.penalty = penalty
-        self.budget = budget
-        self.releases = releases
-        self.clip_norm = clip_norm
-        self.latency = latency
-        self.mechanism = mechanism
-        self.sampling_rate = sampling_rate
-        self.server = server
-        self.rows = rows
-        self.as_published = as_published
-        self.ledger = ledger
-        self.noise = noise
-        self.ranges = ranges
-        self.fit_intercept = fit_intercept
-        self.run = run
-        self.random_state = random_state
+    penalty: str | Penalty | None = "trace"  # of formulations.py; None: nothing is shared
+    releases: int | Literal["auto"] = "auto"
+    clip_norm: float | Literal["auto"] = "auto"
+    latency: Latency | None = None  # None: uniform, 0 to 15 ms
+    mechanism: Literal["gaussian", "gamma"] = "gaussian"
+    sampling_rate: float | None = None
+    server: Literal["adversary", "trusted"] = "adversary"
+    rows: int | Mapping[Any, int] | None = None
+    as_published: bool = False
 
     # --- what is shared ------------------------------------------------------------------------
 
     def _open(self, home: Home) -> Message:
-        shared, own = _penalties(self.penalty)
-        return open_optimum(home, shared, own)
+        """The problem that the updates converge to, solved exactly; λ and τ by held-out rows."""
+        (shared, own), problems = _penalties(self.penalty), home.problems
+        if shared is None:
+            models = best_alone(problems, home.loss)
+            P = np.zeros_like(models.T)
+        else:
+            models = open_decomposed(problems, home.loss, shared, own, (None, None)).models
+            P = models.T
+        trust = np.full(problems.n_tasks, TWIN_TRUST)
+        parts = {"P": P, "Q": models.T - P, "trust": trust}
+        return {name: Unprotected(part) for name, part in parts.items()}
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
-        shared, own = _penalties(self.penalty)
-        setting, sizes = self._setting(home, door), self._sizes(home, door)
+        """By arrivals: every node sends when it is ready, the server answers each at once."""
+        setting, rows = self._setting(home, door), self._rows(home, door)
         if self.server == "trusted":
-            return through_trusted_server(home, door, setting, sizes, progress)
-        when = Times(self.latency or Uniform(), self._seed(door))
+            return run_through_trusted_server(home, door, setting, rows, progress)
+        seed = self._seed(door)
+        plans = [] if self.as_published else node_plans(setting, rows, door)
+        server, nodes = self._server(setting, plans), self._nodes(home, door, setting, plans)
+        arrivals = visits(self.latency or Uniform(), [node.releases for node in nodes], seed=seed)
+        end = run_arrivals(Parties(server, nodes, node_doors(door)), arrivals)
+        sent = [message[GRADIENT] for _, _, message in end.transcript]
+        releases = [part for part in sent if isinstance(part, Release)]  # all: the edge saw to it
+
+        def made(value: FloatArray) -> Release:
+            """A function of all messages, as the Release that it is."""
+            return Release.combine(lambda *_: value, *releases)
+
+        own = [state.q for state in end.nodes] if self.as_published else end.nodes
+        Q, trust = np.stack(own, axis=1), [max(0.0, 1 - plan.error) for plan in plans]
+        shared: Message = {
+            "P": made(server.shared(end.server)),
+            "Q": Unprotected(Q) if self.as_published else made(Q),  # Algorithm 1 hides it, unnoised
+            "trust": Declared(np.array(trust or [TWIN_TRUST] * setting.n_nodes)),
+        }
+        return Outcome(shared, end.transcript)
+
+    def _server(self, setting: Setting, plans: list[NodePlan]) -> Server:
+        """Made of public numbers alone."""
+        shared, _ = _penalties(self.penalty)
         if self.as_published:
-            return as_published(home, door, shared or TraceNorm(), setting, when)
-        return asynchronously(home, door, (shared, own), setting, sizes, when)
+            update: Update = published_update(shared or TraceNorm(), setting)
+            return Server(update, setting.width, setting.n_nodes)
+        level = shared_level(shared, plans, setting.width)
+        steps, releases = tuple(p.step for p in plans), tuple(p.releases for p in plans)
+        largest = np.array([plan.largest for plan in plans])
+        update = Averaging(shared, level, steps, releases)
+        return Server(update, setting.width, setting.n_nodes, largest)
+
+    def _nodes(
+        self, home: Home, door: Door, setting: Setting, plans: list[NodePlan]
+    ) -> Sequence[NodeHalf]:
+        """Each with its rows."""
+        if self.as_published:
+            return published_nodes(home.problems, setting, door)
+        return private_nodes(home.problems, setting, plans, _penalties(self.penalty)[1])
 
     def _setting(self, home: Home, door: Door) -> Setting:
         width, clip_norm = home.problems.X.shape[1], self.clip_norm
@@ -186,7 +194,7 @@ class AsyncProximal(MultiTaskEstimator):
             coupled=self.penalty is not None,
         )
 
-    def _sizes(self, home: Home, door: Door) -> list[float]:
+    def _rows(self, home: Home, door: Door) -> list[float]:
         """The rows of each node: public under replace, declared under zero-out."""
         if door.neighbours == "replace":
             return [float(size) for size in home.problems.sizes]
@@ -211,25 +219,20 @@ class AsyncProximal(MultiTaskEstimator):
 
     # --- what is promised ------------------------------------------------------------------------
 
-    def _door(self, labels: tuple[Hashable, ...], schema: Schema) -> Door | None:
-        self._check_parameters()
-        return super()._door(labels, schema)
-
     def _part(self, run: str, number: int) -> str:
         """Every node has a ledger run of its own, unless the server is trusted with one for all."""
         return run if self.server == "trusted" else node_run(run, number)
 
-    def _check_parameters(self) -> None:
-        _require(self.mechanism in ("gaussian", "gamma"), "mechanism", self.mechanism)
-        _require(self.server in ("adversary", "trusted"), "server", self.server)
-        _require(self.releases == "auto" or self.releases >= 1, "releases", self.releases)
-        _require(self.clip_norm == "auto" or self.clip_norm > 0, "clip_norm", self.clip_norm)
-        rate = self.sampling_rate
-        _require(rate is None or 0 < rate < 1, "sampling_rate", rate)
-        if rate is not None and (self.mechanism == "gamma" or self.server == "trusted"):
+    def _check(self) -> None:
+        for name, (holds, expected) in VALID.items():
+            if not holds(getattr(self, name)):
+                raise InvalidInput(f"{name} must be {expected}, got {getattr(self, name)!r}")
+        whole_sums = self.mechanism == "gamma" or self.server == "trusted"
+        if self.sampling_rate is not None and whole_sums:
             raise InvalidInput(
                 "sampling_rate is for nodes with mechanism='gaussian' and server='adversary'"
             )
+        _penalties(self.penalty)
 
     def _remember(
         self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None
@@ -272,16 +275,15 @@ class AsyncProximal(MultiTaskEstimator):
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         """The released models; what the nodes make of them is noted for home_coef_."""
-        P, trust = (np.asarray(shared[name].value) for name in ("P", "trust"))
-        self._home_models = home_models(home.problems, home.loss, others_of_each(P, trust))
+        self._home_models = home_models(home.problems, home.loss, others_of_each(*_signal(shared)))
         if isinstance(shared["P"], Unprotected):
             return self._home_models  # without a budget nothing is kept from anybody
         return _released(shared)
 
     def _newcomer(self, home: Home, shared: Message) -> FloatArray:
         """The mean of the released models, for all to see; what was learned stays at home."""
-        P, trust = (np.asarray(shared[name].value) for name in ("P", "trust"))
-        joined = home_models(home.problems, home.loss, others_of_newcomer(P, trust))
+        others = others_of_newcomer(*_signal(shared))
+        joined = home_models(home.problems, home.loss, others)
         self._home_models = np.vstack([self._home_models, joined])
         if isinstance(shared["P"], Unprotected):
             return joined  # as in _at_home
@@ -290,24 +292,22 @@ class AsyncProximal(MultiTaskEstimator):
     def _shared_model(self, shared: Message) -> FloatArray:
         return np.asarray(_released(shared).mean(axis=0))
 
-    def _set_models(self, models: FloatArray, labels: tuple[Hashable, ...]) -> None:
-        super()._set_models(models, labels)
-        if hasattr(self, "_home_models"):  # not yet while loading
-            self._set_home_models()
+    @property
+    def home_coef_(self) -> FloatArray:
+        """(d, m), in units of X: each column belongs to its node alone."""
+        return self._schema.unscale(self._home_models[:, :-1].T, self._home_models[:, -1])[0]
 
-    def _set_home_models(self) -> None:
-        """home_coef_ (d, m) and home_intercept_ (m,), in units of X."""
-        coef, intercept = self._schema.unscale(
-            self._home_models[:, :-1].T, self._home_models[:, -1]
-        )
-        self.home_coef_, self.home_intercept_ = coef, np.atleast_1d(intercept)
+    @property
+    def home_intercept_(self) -> FloatArray:
+        """(m,)."""
+        scaled = self._home_models
+        return np.atleast_1d(self._schema.unscale(scaled[:, :-1].T, scaled[:, -1])[1])
 
     def _more_arrays(self, columns: list[int]) -> dict[str, FloatArray]:
         return {"home": self._home_models[columns]}
 
     def _take_more(self, arrays: dict[str, Any]) -> None:
         self._home_models = arrays["home"]
-        self._set_home_models()
 
     def predict_at_home(self, X: Any, task: Any = None) -> Any:
         """What each node predicts with the model that never leaves it."""
@@ -317,19 +317,13 @@ class AsyncProximal(MultiTaskEstimator):
         return there.predict(X, task)
 
 
-def _require(holds: bool, name: str, got: Any) -> None:
-    if not holds:
-        raise InvalidInput(f"{name} must be {EXPECTED[name]}, got {got!r}")
-
-
 def _penalties(given: Any) -> tuple[Penalty | None, Penalty]:
     """r and g; r is None where nothing is shared."""
-    if given is None or hasattr(given, "prox"):
+    if given is None or isinstance(given, Penalty):
         return given, SquaredNorm()
     if not isinstance(given, str) or given not in FORMULATIONS:
         raise InvalidInput(
-            f"penalty must be one of {tuple(FORMULATIONS)}, a penalty with a prox, or None, "
-            f"got {given!r}"
+            f"penalty must be one of {tuple(FORMULATIONS)}, a Penalty, or None, got {given!r}"
         )
     return FORMULATIONS[given]
 
@@ -337,3 +331,8 @@ def _penalties(given: Any) -> tuple[Penalty | None, Penalty]:
 def _released(shared: Message) -> FloatArray:
     """(m, D): P + Q."""
     return np.asarray(np.asarray(shared["P"].value) + np.asarray(shared["Q"].value)).T
+
+
+def _signal(shared: Message) -> tuple[FloatArray, FloatArray]:
+    """P (D, m), and how far each of its columns is to be trusted, (m,)."""
+    return np.asarray(shared["P"].value), np.asarray(shared["trust"].value)

@@ -4,15 +4,19 @@ r"""The multi-task problems of S3 §3.1, and what a node and a reference solver 
 
 with the mean loss of node t, f_t(w) = (1/n_t) Σ_i ℓ(x_iᵀw; y_i).
 
-======================  ==========================  =======================  ======================
-formulation             P                           Q                        from
-======================  ==========================  =======================  ======================
-dirty model             ℓ1,∞ or ℓ2,1: few features  ℓ1: single entries       Jalali et al. 2010
-alternating structure   trace norm: few directions  squared                  Ando and Zhang 2005
-robust features         ℓ2,1                        ℓ2 of a column: a task   Gong et al. 2012
-robust tasks            trace norm                  ℓ2 of a column           Chen et al. 2011
-shared only             any                         Q = 0, Eq. (1)
-======================  ==========================  =======================  ======================
+====================  ==========================  =======================  ========================
+``penalty=``          P                           Q                        from
+====================  ==========================  =======================  ========================
+``dirty``             ℓ2,1: few features          ℓ1: single entries       Jalali et al. 2010,
+``dirty-max``         ℓ1,∞, as they have it       ℓ1                       the dirty model
+``trace``             trace norm: few directions  squared                  Ando and Zhang 2005,
+                                                                           alternating structure
+``robust-features``   ℓ2,1                        ℓ2 of a column: a task   Gong et al. 2012
+``robust-tasks``      trace norm                  ℓ2 of a column           Chen et al. 2011
+``group``             ℓ2,1                        squared
+====================  ==========================  =======================  ========================
+
+``trace`` is what S3 runs, where g = ½‖q‖² and so τ is twice ours. Q = 0 gives Eq. (1).
 
 Penalties are values and proximal operators (linear/penalties.py); those of Q see each column by
 itself, so every node applies its own.
@@ -23,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -43,7 +46,16 @@ from tacit.linear.penalties import (
 from tacit.linear.proximal import accelerated
 
 EXACT = 1e-10  # accuracy of q in Eq. (8), relative to the gradient at zero
-SEPARABLE = (L1Norm, ColumnNorm, SquaredNorm)
+
+FORMULATIONS: dict[str, tuple[Penalty, Penalty]] = {
+    "trace": (TraceNorm(), SquaredNorm()),
+    "group": (GroupNorm(), SquaredNorm()),
+    "dirty": (GroupNorm(), L1Norm()),
+    "dirty-max": (RowMaxNorm(), L1Norm()),
+    "robust-features": (GroupNorm(), ColumnNorm()),
+    "robust-tasks": (TraceNorm(), ColumnNorm()),
+}
+"""r of P and g of Q."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +68,9 @@ class Formulation:
     own_level: float = 0.0  # τ
 
     def __post_init__(self) -> None:
-        if not (self.own is None or isinstance(self.own, SEPARABLE)):
+        if not (self.own is None or self.own.separable):
             raise InvalidInput(
-                f"the penalty of Q must see each column by itself, got {type(self.own).__name__}; "
-                f"expected one of {', '.join(s.__name__ for s in SEPARABLE)}"
+                f"the penalty of Q must see each column by itself, got {type(self.own).__name__}"
             )
         if not (self.shared_level >= 0 and self.own_level >= 0):
             raise InvalidInput(f"levels must be ≥ 0, got {self.shared_level}, {self.own_level}")
@@ -70,39 +81,11 @@ class Formulation:
             return np.zeros_like(q)
         return self.own.prox(q[:, None], step * self.own_level)[:, 0]
 
-    def penalty(self, P: FloatArray, Q: FloatArray) -> float:
-        """λ r(P) + τ g(Q) of (D, T) matrices."""
+    def objective(self, tasks: Sequence[MeanLoss], P: FloatArray, Q: FloatArray) -> float:
+        """Eq. (2) at P and Q, (D, T)."""
+        losses = sum(task.value(w) for task, w in zip(tasks, (P + Q).T, strict=True))
         own = 0.0 if self.own is None else self.own_level * self.own.value(Q)
-        return self.shared_level * self.shared.value(P) + own
-
-
-def dirty_model(
-    shared_level: float, own_level: float, *, rows: Literal["max", "l2"] = "l2"
-) -> Formulation:
-    """Group sparsity on P, element sparsity on Q; Jalali et al. have rows="max"."""
-    return Formulation(
-        RowMaxNorm() if rows == "max" else GroupNorm(), shared_level, L1Norm(), own_level
-    )
-
-
-def alternating_structure(shared_level: float, own_level: float) -> Formulation:
-    """Low rank on P, squared norm on Q: what S3 runs, where g = ½‖q‖² and so τ is twice ours."""
-    return Formulation(TraceNorm(), shared_level, SquaredNorm(), own_level)
-
-
-def robust_features(shared_level: float, own_level: float) -> Formulation:
-    """Group sparsity on P, whole tasks in Q."""
-    return Formulation(GroupNorm(), shared_level, ColumnNorm(), own_level)
-
-
-def robust_tasks(shared_level: float, own_level: float) -> Formulation:
-    """Low rank on P, whole tasks in Q."""
-    return Formulation(TraceNorm(), shared_level, ColumnNorm(), own_level)
-
-
-def shared_only(penalty: Penalty, level: float) -> Formulation:
-    """Eq. (1): everything is shared."""
-    return Formulation(penalty, level)
+        return losses + self.shared_level * self.shared.value(P) + own
 
 
 # --- one node's loss -----------------------------------------------------------------------------
@@ -160,11 +143,10 @@ class OwnPart:
 
     def best(self, p: FloatArray, start: FloatArray) -> FloatArray:
         """(D,); ``start`` is where an iterative solver begins."""
-        if self.formulation.own is None:
-            return np.zeros_like(p)
-        if self._is_ridge:
+        own = self.formulation.own
+        if own is not None and own.is_ridge and isinstance(self.task.loss, Squared):
             return np.asarray(cho_solve(self._factor, -self.task.gradient(p), check_finite=False))
-        if self.task.curvature == 0:
+        if own is None or self.task.curvature == 0:
             return np.zeros_like(p)
         size = float(np.linalg.norm(self.task.gradient(p)))
         return accelerated(
@@ -175,11 +157,6 @@ class OwnPart:
             stop=EXACT * max(size, 1e-300),
         )
 
-    @property
-    def _is_ridge(self) -> bool:
-        squared = isinstance(self.task.loss, Squared)
-        return squared and isinstance(self.formulation.own, SquaredNorm)
-
     @cached_property
     def _factor(self) -> tuple[FloatArray, bool]:
         """Of H + 2τI: f(p + q) + τ‖q‖² is least where (H + 2τI) q = −∇f(p)."""
@@ -189,14 +166,6 @@ class OwnPart:
 
 
 # --- everybody together --------------------------------------------------------------------------
-
-
-def objective(
-    tasks: Sequence[MeanLoss], formulation: Formulation, P: FloatArray, Q: FloatArray
-) -> float:
-    """Eq. (2) at P and Q, (D, T)."""
-    total = sum(task.value(w) for task, w in zip(tasks, (P + Q).T, strict=True))
-    return total + formulation.penalty(P, Q)
 
 
 def synchronous_optimum(

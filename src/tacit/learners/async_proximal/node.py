@@ -17,31 +17,29 @@ That example's gradient is all that changes: ``example_gradients`` looks at one 
 for bit, whatever column the server sends (privacy/isolation.py). A row whose gradient is not a
 number, and every row at a column that is none, adds zero: nothing in the data stops a node.
 
-The halves know neither time nor transport; ``LedgerOutbox`` is the node's door. A message is stored
-under its ledger entry before it is sent: a node that dies and returns sends the same bytes, and
-spends once.
+The node knows neither time nor transport, and has a door of its own (``node_doors``). A message is
+stored under its ledger entry before it is sent: a node that dies and returns sends the same bytes,
+and spends once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from tacit.engine import Message
 from tacit.engine.arrivals import GRADIENT, Released
-from tacit.learners.async_proximal.private_steps import NodePlan
+from tacit.learners.async_proximal.formulations import MeanLoss, mean_losses
+from tacit.learners.async_proximal.plan import NodePlan, Setting, node_run, own_level
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray, Loss
 from tacit.linear.penalties import Penalty
-from tacit.privacy.accounting import Event
-from tacit.privacy.budget import Budget
 from tacit.privacy.isolation import products, require_alone
-from tacit.privacy.ledger import Key, Ledger
-from tacit.privacy.release import Release
+from tacit.privacy.planning import Door
+from tacit.privacy.release import Mechanism, Release
 
 
 def example_gradients(X: FloatArray, y: FloatArray, w: FloatArray, loss: Loss) -> FloatArray:
@@ -62,9 +60,7 @@ def example_gradients(X: FloatArray, y: FloatArray, w: FloatArray, loss: Loss) -
 class PrivateNode:
     """One task: rows at home, noisy gradients out. Its state is q, (D,)."""
 
-    X: FloatArray  # (n, D)
-    y: FloatArray
-    loss: Loss
+    task: MeanLoss  # its rows
     plan: NodePlan
     own: Penalty
     own_level: float  # τ
@@ -74,82 +70,60 @@ class PrivateNode:
         """How many messages it sends."""
         return self.plan.releases
 
+    @property
+    def mechanism(self) -> Mechanism | None:
+        """What each of them goes through."""
+        return self.plan.mechanism
+
     def start(self) -> FloatArray:
         """q = 0: a constant. IsolationError before anything is sent, if one is due."""
-        somewhere = 1 / np.arange(1.0, self.X.shape[1] + 1)
+        somewhere = 1 / np.arange(1.0, self.task.X.shape[1] + 1)
         together = self._gradients(somewhere, slice(None))
         require_alone("an example's gradient", partial(self._gradients, somewhere), together)
-        return np.zeros(self.X.shape[1])
+        return np.zeros(self.task.X.shape[1])
 
     def contribute(self, column: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The gradients of all examples (n, D) at p + q; the mechanism clips each."""
         return self._gradients(column + state, slice(None)), state
 
     def _gradients(self, w: FloatArray, rows: slice) -> FloatArray:
-        return example_gradients(self.X[rows], self.y[rows], w, self.loss)
+        task = self.task
+        return example_gradients(task.X[rows], task.y[rows], w, task.loss)
 
     def absorb(
         self, column: FloatArray, released: Released, state: FloatArray
     ) -> tuple[Message, FloatArray]:
         """The mean gradient for the server, and the next q: both from what was released."""
+        assert isinstance(released, Release)  # its plan has a mechanism
         plan = self.plan
-        gradient = np.asarray(released.value) / plan.divisor
-        moved = (state - plan.own_step * gradient)[:, None]
-        q = self.own.prox(moved, plan.own_step * self.own_level)[:, 0]
-        if isinstance(released, Release):
-            return {GRADIENT: released.map(lambda total: total / plan.divisor)}, q
-        return {GRADIENT: type(released)(gradient)}, q
+        gradient = released.map(lambda total: total / plan.divisor)
+        moved = (state - plan.own_step * gradient.value)[:, None]
+        return {GRADIENT: gradient}, self.own.prox(moved, plan.own_step * self.own_level)[:, 0]
 
 
-def node_run(run: str, number: int) -> str:
-    """The ledger run of node ``number``: one task, its own plan."""
-    return f"{run}, node {number}"
-
-
-@dataclass
-class LedgerOutbox:
-    """The door of every node: one ledger run each, declared when it is opened."""
-
-    ledger: Ledger
-    run: str
-    plans: Sequence[NodePlan]
-    rngs: Sequence[np.random.Generator | None]
-    terms: Mapping[str, Any] = field(default_factory=dict)  # of every node's run: Door.terms
-    sent: list[Release] = field(default_factory=list)
-
-    def open(self, labels: Sequence[Hashable], budgets: Sequence[Budget | None]) -> None:
-        """Declares every node's run; BudgetExceeded before any noise is drawn."""
-        for t, (label, budget) in enumerate(zip(labels, budgets, strict=True)):
-            if budget is None:
-                continue
-            plan = self.plans[t]
-            event: Event = plan.mechanism.event(budget.neighbours)
-            self.ledger.open_run(
-                node_run(self.run, t), [label], [budget], [event] * plan.releases, **self.terms
-            )
-
-    def release(self, node: int, number: int, contribution: FloatArray) -> Release:
-        """Message ``number`` of the node: drawn once, stored, and the same bits ever after."""
-        release = self.ledger.release(
-            self.plans[node].mechanism,
-            contribution,
-            key=Key(node_run(self.run, node), number, f"node {node}"),
-            rng=self.rngs[node],
+def node_doors(door: Door) -> list[Door]:
+    """For every node a door to a ledger run of its own, with its own coins."""
+    m = len(door.labels)
+    rngs = [None] * m if door.rng is None else door.rng.spawn(m)
+    return [
+        replace(
+            door,
+            run=node_run(door.run, t),
+            labels=(label,),
+            budgets=(budget,),
+            shares=np.ones(1),
+            rng=rng,
         )
-        self.sent.append(release)
-        return release
-
-    def made(self, value: FloatArray) -> Release:
-        """A function of all messages, as the Release that it is."""
-        return Release.combine(lambda *_: value, *self.sent)
+        for t, (label, budget, rng) in enumerate(zip(door.labels, door.budgets, rngs, strict=True))
+    ]
 
 
 def private_nodes(
-    problems: Problems, loss: Loss, plans: Sequence[NodePlan], own: Penalty, levels: Sequence[float]
+    problems: Problems, setting: Setting, plans: Sequence[NodePlan], own: Penalty
 ) -> list[PrivateNode]:
     """One node per task, each with its rows."""
-    starts, stops = problems.offsets[:-1], problems.offsets[1:]
+    tasks = mean_losses(problems, setting.loss)
     return [
-        PrivateNode(problems.X[a:b], problems.y[a:b], loss, plan, own, level)
-        for a, b, plan, level in zip(starts, stops, plans, levels, strict=True)
+        PrivateNode(task, plan, own, own_level(own, plan, setting))
+        for task, plan in zip(tasks, plans, strict=True)
     ]

@@ -1,16 +1,20 @@
-"""The server half: P = prox(V), one column of V a message.
+"""The server half: what it takes in, what it hands out, and whose turn it is.
 
-S3 Eq. (7) and (9), with the matrix before the prox as the state, so that an arrival moves one
-column of it: backward–forward instead of forward–backward splitting, as in Baytas, Yan, Jain, Zhou,
-"Asynchronous Multi-task Learning" (ICDM 2016), with steps that see the drift (steps.py). S3's own
-server, which applies everybody's last gradient once more on each arrival, is in published.py.
+How messages move P is its ``Update`` (updates.py). Here is what all servers do alike: a message is
+checked, counted if it is refused, applied if it is not, and answered with a new column.
+
+A node may be broken or hostile. What is refused is never applied, and the node that sent it keeps
+the column it has, so that a good message can still answer it. Everything that is checked is public:
+it is said of a message, and after the noise.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -18,73 +22,118 @@ import numpy as np
 
 from tacit.engine.arrivals import Arrival
 from tacit.errors import InvalidInput
-from tacit.learners.async_proximal.admission import TOO_OLD, Admission, IntArray
-from tacit.learners.async_proximal.columns import Columns, chosen, columns_of
-from tacit.learners.async_proximal.steps import DESCENT, StepRule
+from tacit.learners.async_proximal.updates import Update
 from tacit.linear.losses import FloatArray
-from tacit.linear.penalties import Penalty
+
+IntArray = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+RECENT = 1  # rounds; an answer to an earlier one is long past
+
+
+class Refusal(StrEnum):
+    """Why a message is not taken in."""
+
+    UNKNOWN_NODE = "unknown node"
+    WRONG_SHAPE = "wrong shape"
+    NOT_FINITE = "not finite"
+    TOO_LARGE = "too large"
+    ANSWERED = "answered already"  # replayed or doubled
+    LONG_PAST = "of a round long past"
+    NOT_ASKED = "of a round to come"
+
+
+def refusal(arrival: Arrival, rounds: IntArray, dim: int, bounds: FloatArray) -> Refusal | None:
+    """Why the message is refused; None if it is not.
+
+    ``rounds`` (T,) are those of the columns that nodes hold, ``bounds`` (T,) the largest norms.
+
+    >>> rounds, bounds = np.array([3, 0]), np.array([5.0, 5.0])
+    >>> refusal(Arrival(0, 3, np.array([2.0])), rounds, 1, bounds)
+    >>> refusal(Arrival(0, 2, np.array([2.0])), rounds, 1, bounds)
+    <Refusal.ANSWERED: 'answered already'>
+    """
+    node, round_, gradient = arrival
+    if not isinstance(node, int | np.integer) or not 0 <= node < len(rounds):
+        return Refusal.UNKNOWN_NODE
+    behind = int(rounds[node]) - round_
+    if behind < 0:
+        return Refusal.NOT_ASKED
+    if behind > 0:
+        return Refusal.ANSWERED if behind <= RECENT else Refusal.LONG_PAST
+    if not isinstance(gradient, np.ndarray) or gradient.shape != (dim,):
+        return Refusal.WRONG_SHAPE
+    if gradient.dtype.kind not in "fiu":
+        return Refusal.NOT_FINITE
+    size = math.hypot(*gradient.tolist())  # neither overflows nor warns
+    if not math.isfinite(size):
+        return Refusal.NOT_FINITE
+    return Refusal.TOO_LARGE if size > bounds[node] else None
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """All that the server knows; a function of messages and constants."""
+    """All that a server knows; a function of messages and constants."""
 
-    V: FloatArray  # (d, T), the matrix before the prox
-    kept: Any  # beside V, for the columns of its prox
+    kept: Any  # by the update, of all messages so far
     handed: FloatArray  # (d, T), the column that each node was handed last
     rounds: IntArray  # (T,), the number of that column
-    since: IntArray  # (T,), the step at which it was handed
     step: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)  # by reason
 
 
 @dataclass(frozen=True)
 class Server:
-    """v_t ← v_t + η (p̂_t − α·message − v_t), and p_t back.
+    """Messages in, columns of P out.
 
-    ``level`` is λ and ``step`` α, so the prox is that of αλ·r. ``largest`` bounds the norm of an
-    honest message (admission.py).
+    ``largest`` bounds the norm of an honest message, one for all or (T,): declared. Of a private
+    node it is C plus the 1 − 10⁻⁹ quantile of the norm of its noise.
 
+    >>> from tacit.learners.async_proximal.updates import Descent
     >>> from tacit.linear.penalties import GroupNorm
-    >>> server = Server(GroupNorm(), level=1.0, step=1.0, dim=2, n_nodes=3)
+    >>> server = Server(Descent(GroupNorm(), level=1.0, step=1.0), dim=2, n_nodes=3)
     >>> state = server.arrive(server.start(), [Arrival(1, 0, np.array([-3.0, 0.5]))])
     >>> server.column(state, 1), server.round(state, 1)
     (array([ 2., -0.]), 1)
     """
 
-    penalty: Penalty
-    level: float
-    step: float
+    update: Update
     dim: int
     n_nodes: int
     largest: float | FloatArray = math.inf
-    rule: StepRule = DESCENT
 
     def __post_init__(self) -> None:
-        if not (self.step > 0 and self.level >= 0 and self.dim > 0 and self.n_nodes > 0):
+        bounds = np.asarray(self.largest, dtype=np.float64)
+        if not (self.dim > 0 and self.n_nodes > 0):
+            raise InvalidInput(f"expected a feature and a node, got {self.dim}, {self.n_nodes}")
+        if bounds.shape not in ((), (self.n_nodes,)) or not (bounds > 0).all():
             raise InvalidInput(
-                "expected step > 0, level ≥ 0, and at least one feature and node, got "
-                f"{self.step}, {self.level}, {self.dim}, {self.n_nodes}"
+                f"largest must be one positive number or {self.n_nodes}, got {self.largest!r}"
             )
+
+    @cached_property
+    def _bounds(self) -> FloatArray:
+        return np.broadcast_to(np.asarray(self.largest, dtype=np.float64), (self.n_nodes,))
 
     def start(self) -> ServerState:
         """P = 0: everybody holds the zero column, of round 0."""
-        V = np.zeros((self.dim, self.n_nodes), order="F")
-        numbers = np.zeros(self.n_nodes, dtype=np.int64)
-        return ServerState(V, self.coupling.kept(V), V, numbers, numbers)
+        kept = self.update.start(self.dim, self.n_nodes)
+        handed = np.zeros((self.dim, self.n_nodes), order="F")
+        return ServerState(kept, handed, np.zeros(self.n_nodes, dtype=np.int64))
 
     def arrive(self, state: ServerState, arrivals: Sequence[Arrival]) -> ServerState:
-        """One step for all that wait; every node that is heard gets its new column."""
-        ages = state.step - state.since
-        accepted, late, refused = admitted(self.door, arrivals, state.rounds, ages)
+        """One step for all that wait, or for each; every node that is heard gets its new column."""
+        accepted, refused = self._admitted(arrivals, state.rounds)
         if refused:
-            state = replace(state, refused=counted(state.refused, refused))
-        moved = self._moved(state, accepted) if accepted else {}
-        return self._handed(state, [*(a.node for a in accepted), *late], moved)
+            state = replace(state, refused=Counter(state.refused) + Counter(refused))
+        for queued in self._queues(accepted):
+            kept = self.update.moved(state.kept, state.handed, queued)
+            state = replace(state, kept=kept, step=state.step + 1)
+            state = self._handed(state, [arrival.node for arrival in queued])
+        return state
 
     def refresh(self, state: ServerState, node: int) -> ServerState:
         """A newer column for a node that was away."""
-        return self._handed(state, [node], {})
+        return self._handed(state, [node])
 
     def column(self, state: ServerState, node: int) -> FloatArray:
         """(d,): what the node was handed last."""
@@ -95,76 +144,34 @@ class Server:
         return int(state.rounds[node])
 
     def shared(self, state: ServerState) -> FloatArray:
-        """(d, T): all of P = prox(V), for the end of a run."""
-        return self.coupling.columns(state.kept, state.V, slice(None))
+        """(d, T): all of P, for the end of a run."""
+        return self.update.columns(state.kept, list(range(self.n_nodes)))
 
-    @cached_property
-    def coupling(self) -> Columns:
-        """The columns of the prox of αλ·r."""
-        return columns_of(self.penalty, self.step * self.level)
+    def _admitted(
+        self, arrivals: Sequence[Arrival], rounds: IntArray
+    ) -> tuple[list[Arrival], list[Refusal]]:
+        """The messages to apply, and the reasons to refuse others.
 
-    @cached_property
-    def door(self) -> Admission:
-        """What it takes in."""
-        return Admission(self.n_nodes, self.dim, self.largest, self.rule.staleness)
+        The second message of a node in one step answers a column that has been answered.
+        """
+        accepted, refused, rounds = [], [], rounds.copy()
+        for arrival in arrivals:
+            reason = refusal(arrival, rounds, self.dim, self._bounds)
+            if reason is None:
+                accepted.append(arrival)
+                rounds[arrival.node] += 1
+            else:
+                refused.append(reason)
+        return accepted, refused
 
-    def _moved(self, state: ServerState, accepted: list[Arrival]) -> dict[str, Any]:
-        """What the messages change."""
-        nodes = chosen([arrival.node for arrival in accepted])
-        old, handed = state.V[:, nodes], state.handed[:, nodes]
-        drift = handed - self.coupling.columns(state.kept, state.V, nodes)
-        move = handed - old  # (d, k), and with the gradients it is δ
-        for k, arrival in enumerate(accepted):
-            move[:, k] -= self.step * arrival.gradient
-            move[:, k] *= self.rule.relaxation(drift[:, k], move[:, k])
-        V = state.V.copy(order="F")
-        V[:, nodes] += move
-        kept = self.coupling.moved(state.kept, V, old, nodes)
-        return {"V": V, "kept": kept, "step": state.step + 1}
+    def _queues(self, accepted: list[Arrival]) -> list[list[Arrival]]:
+        if self.update.one_by_one:
+            return [[arrival] for arrival in accepted]
+        return [accepted] if accepted else []
 
-    def _handed(self, state: ServerState, heard: list[int], moved: dict[str, Any]) -> ServerState:
-        """The state after that, with a new column for everybody who was heard."""
-        if not heard:
-            return state
-        V, kept = moved.get("V", state.V), moved.get("kept", state.kept)
-        nodes, handed = chosen(heard), state.handed.copy(order="F")
-        rounds, since = state.rounds.copy(), state.since.copy()
-        handed[:, nodes] = self.coupling.columns(kept, V, nodes)
+    def _handed(self, state: ServerState, nodes: list[int]) -> ServerState:
+        """A new column for these nodes."""
+        handed, rounds = state.handed.copy(order="F"), state.rounds.copy()
+        handed[:, nodes] = self.update.columns(state.kept, nodes)
         rounds[nodes] += 1
-        step = moved.get("step", state.step)
-        since[nodes] = step
-        return ServerState(V, kept, handed, rounds, since, step, state.refused)
-
-
-def admitted(
-    door: Admission, arrivals: Sequence[Arrival], rounds: IntArray, ages: IntArray
-) -> tuple[list[Arrival], list[int], list[str]]:
-    """The messages to apply, the nodes whose view was too old, and all reasons to refuse.
-
-    The second message of a node in one step answers a column that has been answered.
-    """
-    accepted, late, refused = [], [], []
-    rounds = rounds.copy()
-    for arrival in arrivals:
-        reason = door.refusal(arrival, rounds, ages)
-        if reason is None:
-            accepted.append(arrival)
-        else:
-            refused.append(reason)
-            if reason == TOO_OLD:
-                late.append(arrival.node)
-        if reason in (None, TOO_OLD):
-            rounds[arrival.node] += 1
-    return accepted, late, refused
-
-
-def counted(before: Mapping[str, int], reasons: list[str]) -> dict[str, int]:
-    """One more of each.
-
-    >>> counted({"too large": 1}, ["too large", "not finite"])
-    {'too large': 2, 'not finite': 1}
-    """
-    total = dict(before)
-    for reason in reasons:
-        total[reason] = total.get(reason, 0) + 1
-    return total
+        return replace(state, handed=handed, rounds=rounds)

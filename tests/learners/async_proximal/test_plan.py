@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from tacit.errors import InvalidInput
 from tacit.learners.async_proximal.mechanisms import Pooled, Sampled
-from tacit.learners.async_proximal.private_steps import (
+from tacit.learners.async_proximal.plan import (
     MOST_RELEASES,
     Allowance,
     Setting,
@@ -75,6 +75,7 @@ def test_every_mechanism_of_a_plan_spends_the_allowance() -> None:
     assert isinstance(gamma.mechanism, KNormSum)
     assert gamma.mechanism.event("replace").epsilon == pytest.approx(2.0 / gamma.releases)
     gaussian = node_plan(setting(neighbours="zero-out"), N, Allowance(0.7, BUDGET))
+    assert gaussian.mechanism is not None
     reveals = gaussian.mechanism.event("zero-out")
     assert isinstance(reveals, Gaussian)
     assert gaussian.releases * reveals.mu**2 == pytest.approx(0.49)

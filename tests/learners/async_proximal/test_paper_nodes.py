@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -11,39 +11,48 @@ import pytest
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
-from tacit.engine.arrivals import Parties, Visit, moments, run
+from tacit.engine import Unprotected
+from tacit.engine.arrivals import Parties, Visit, moments, run_arrivals
 from tacit.engine.latencies import Faults, Latency, Pareto, Straggler, Uniform, visits
 from tacit.errors import InvalidInput, UntrustedMessage
+from tacit.learners.async_proximal.formulations import (
+    FORMULATIONS as PENALTIES,
+)
 from tacit.learners.async_proximal.formulations import (
     Formulation,
     MeanLoss,
     OwnPart,
-    alternating_structure,
-    dirty_model,
-    objective,
-    robust_features,
-    robust_tasks,
-    shared_only,
     synchronous_optimum,
 )
-from tacit.learners.async_proximal.published import (
-    OpenNode,
-    PublishedNode,
-    PublishedNoise,
-    PublishedServer,
-)
+from tacit.learners.async_proximal.paper_nodes import OpenNode, PublishedNode
+from tacit.learners.async_proximal.published import PublishedNoise
 from tacit.learners.async_proximal.server import Server
-from tacit.learners.async_proximal.steps import curvature_with_own, largest_step
+from tacit.learners.async_proximal.updates import (
+    Descent,
+    LastGradients,
+    curvature_with_own,
+    largest_step,
+)
 from tacit.linear.losses import FloatArray, Logistic, Loss, Squared
 from tacit.linear.penalties import GroupNorm, TraceNorm
+from tacit.privacy.accounting import Event
+from tacit.privacy.budget import Neighbours
+from tacit.privacy.release import Mechanism
 
 ALPHA = 1e-6
+
+
+def formulation_named(name: str, shared_level: float, own_level: float) -> Formulation:
+    shared, own = PENALTIES[name]
+    return Formulation(shared, shared_level, own, own_level)
+
+
 FORMULATIONS = {
-    "dirty model": dirty_model(0.2, 0.12),
-    "alternating structure": alternating_structure(0.1, 0.1),
-    "robust features": robust_features(0.2, 0.2),
-    "robust tasks": robust_tasks(0.3, 0.25),
-    "shared only": shared_only(GroupNorm(), 0.1),
+    "dirty model": formulation_named("dirty", 0.2, 0.12),
+    "alternating structure": formulation_named("trace", 0.1, 0.1),
+    "robust features": formulation_named("robust-features", 0.2, 0.2),
+    "robust tasks": formulation_named("robust-tasks", 0.3, 0.25),
+    "shared only": Formulation(GroupNorm(), 0.1),
 }
 
 
@@ -83,9 +92,10 @@ def asynchronous(
 ) -> tuple[FloatArray, FloatArray]:
     """P and Q after the schedule."""
     d, releases = found[0].X.shape[1], sum(len(visit.arriving) for visit in schedule)
-    server = Server(formulation.shared, formulation.shared_level, step, d, len(found))
+    update = Descent(formulation.shared, formulation.shared_level, step)
+    server = Server(update, d, len(found))
     nodes = [OpenNode(task, formulation, releases, step, **how) for task in found]
-    end = run(Parties(server, nodes, server_trusted=True), schedule)
+    end = run_arrivals(Parties(server, nodes, server_trusted=True), schedule)
     return server.shared(end.server), np.stack(end.nodes, axis=1)
 
 
@@ -94,8 +104,8 @@ def asynchronous(
 
 def distance(found: list[MeanLoss], formulation: Formulation, got: tuple[Any, Any]) -> float:
     """The objective relative to that of the synchronous optimum, less one."""
-    best = objective(found, formulation, *synchronous_optimum(found, formulation))
-    return objective(found, formulation, *got) / best - 1
+    best = formulation.objective(found, *synchronous_optimum(found, formulation))
+    return formulation.objective(found, *got) / best - 1
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS.values(), ids=FORMULATIONS)
@@ -135,7 +145,7 @@ def test_losses_doubled_messages_and_deaths_do_not_change_the_optimum() -> None:
 
 
 def test_knowing_how_q_bends_the_loss_saves_most_of_the_messages() -> None:
-    found, formulation = tasks(Squared()), alternating_structure(0.02, 0.02)
+    found, formulation = tasks(Squared()), formulation_named("trace", 0.02, 0.02)
     schedule, L = order_of(Uniform(), 5, 60, seed=2), curvature(found)
     steps = (largest_step(L), largest_step(curvature_with_own(L, formulation.own_level)))
     short, long = (
@@ -208,7 +218,7 @@ def test_a_synchronous_jacobi_run_is_equations_6_and_7() -> None:
 
 def test_one_node_is_its_own_problem() -> None:
     found = tasks(Squared(), nodes=1)
-    formulation = shared_only(TraceNorm(), 0.0)
+    formulation = Formulation(TraceNorm(), 0.0)
     schedule = list(visits(Uniform(), [400], seed=0))
     P, Q = asynchronous(found, formulation, schedule, largest_step(curvature(found)))
     alone = np.linalg.lstsq(found[0].X, found[0].y)[0]
@@ -226,10 +236,10 @@ def test_the_single_task_start_is_the_single_task_model() -> None:
 
 def test_an_open_node_may_not_talk_to_an_adversary() -> None:
     found, formulation = tasks(Squared()), FORMULATIONS["alternating structure"]
-    server = Server(TraceNorm(), 0.1, 0.1, 4, 5)
+    server = Server(Descent(TraceNorm(), 0.1, 0.1), 4, 5)
     nodes = [OpenNode(task, formulation, 1, 0.1) for task in found]
     with pytest.raises(UntrustedMessage):
-        run(Parties(server, nodes), visits(Uniform(), [1] * 5, seed=0))
+        run_arrivals(Parties(server, nodes), visits(Uniform(), [1] * 5, seed=0))
 
 
 def test_an_option_that_does_not_exist_is_refused() -> None:
@@ -273,30 +283,39 @@ def published_nodes(found: list[MeanLoss], epsilon: float, releases: int) -> lis
 def test_the_published_run_is_algorithm_1_line_by_line(epsilon: float) -> None:
     found = tasks(Squared())
     nodes = published_nodes(found, epsilon, 20)
-    server = PublishedServer(TraceNorm(), 0.3, 0.05, 4, 5)
+    server = Server(LastGradients(TraceNorm(), 0.3, 0.05), 4, 5)
     schedule = list(visits(Uniform(), [20] * 5, seed=6))
-    end = run(Parties(server, nodes, Reshaped(), server_trusted=True), schedule)
+    end = run_arrivals(
+        Parties(server, nodes, [FirstNoiseOnly()] * 5, server_trusted=True), schedule
+    )
     order = [visit.arriving[0] for visit in schedule]
     P, Q = literal_algorithm_1(found, order, nodes, 0.05, 0.3)
     np.testing.assert_allclose(server.shared(end.server), P, atol=1e-9)
     np.testing.assert_allclose(np.stack([state.q for state in end.nodes], axis=1), Q, atol=1e-9)
 
 
-class Reshaped:
-    """No second noise: the one row that a published node contributes."""
+class FirstNoiseOnly:
+    """A door without the second noise: the one row that a published node contributes."""
 
-    def release(self, node: int, number: int, contribution: FloatArray) -> Any:
-        from tacit.engine import Unprotected
+    neighbours: Neighbours = "replace"
 
-        return Unprotected(contribution[0])
+    def open(self, plan: Sequence[Event]) -> None:
+        """Nobody is charged."""
+
+    def release(
+        self, number: int, party: str, mechanism: Mechanism, contributions: Any
+    ) -> Unprotected:
+        return Unprotected(contributions[0])
 
 
 def test_without_noise_the_published_server_also_finds_the_optimum() -> None:
     found, formulation = tasks(Squared()), FORMULATIONS["alternating structure"]
     step = largest_step(curvature(found)) / 11  # it repeats everybody's last gradient
-    server = PublishedServer(TraceNorm(), formulation.shared_level, step, 4, 5)
+    server = Server(LastGradients(TraceNorm(), formulation.shared_level, step), 4, 5)
     nodes = [OpenNode(task, formulation, 400, step) for task in found]
-    end = run(Parties(server, nodes, server_trusted=True), visits(Uniform(), [400] * 5, seed=0))
+    end = run_arrivals(
+        Parties(server, nodes, server_trusted=True), visits(Uniform(), [400] * 5, seed=0)
+    )
     got = (server.shared(end.server), np.stack(end.nodes, axis=1))
     assert distance(found, formulation, got) < 1e-6
 
@@ -305,9 +324,11 @@ def test_the_published_server_has_the_same_door() -> None:
     found = tasks(Squared())
     faults = Faults(repeated=0.5)
     schedule = list(visits(Uniform(), [5] * 5, seed=6, faults=faults))
-    server = PublishedServer(TraceNorm(), 0.3, 0.05, 4, 5)
-    parties = Parties(server, published_nodes(found, 1.0, 5), Reshaped(), server_trusted=True)
-    end = run(parties, schedule)
+    server = Server(LastGradients(TraceNorm(), 0.3, 0.05), 4, 5)
+    parties = Parties(
+        server, published_nodes(found, 1.0, 5), [FirstNoiseOnly()] * 5, server_trusted=True
+    )
+    end = run_arrivals(parties, schedule)
     doubled = sum(len(visit.repeated) for visit in schedule)
     assert sum(end.server.refused.values()) == doubled > 0
     assert end.server.step == 25
@@ -362,18 +383,18 @@ def test_the_claim_is_that_of_the_paper_and_marked_as_one() -> None:
 def test_the_straggler_holds_nobody_up() -> None:
     """Simulated time to within 1%: the asynchronous run needs a quarter at most."""
     found = tasks(Squared(), nodes=20, d=6)
-    formulation = alternating_structure(0.1, 0.1)
+    formulation = formulation_named("trace", 0.1, 0.1)
     P, Q = synchronous_optimum(found, formulation)
-    target = 1.01 * objective(found, formulation, P, Q)
+    target = 1.01 * formulation.objective(found, P, Q)
     step = largest_step(curvature(found))
     times = {}
     for staleness in (None, 0):
-        server = Server(TraceNorm(), formulation.shared_level, step, 6, 20)
+        server = Server(Descent(TraceNorm(), formulation.shared_level, step), 6, 20)
         nodes = [OpenNode(task, formulation, 500, step) for task in found]
         schedule = visits(Straggler(Uniform()), [500] * 20, seed=0, staleness=staleness)
         for now in moments(Parties(server, nodes, server_trusted=True), schedule):
             got = (server.shared(now.server), np.stack(now.nodes, axis=1))
-            if objective(found, formulation, *got) <= target:
+            if formulation.objective(found, *got) <= target:
                 times[staleness] = now.time
                 break
     assert times[0] >= 4 * times[None]

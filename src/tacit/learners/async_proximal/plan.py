@@ -1,4 +1,5 @@
-r"""The public plan of a private run: clip norm, steps, releases, levels. Never a look at X.
+r"""The public plan of a private run: who is protected from whom, what a node may spend, clip norm,
+steps, releases, levels. Never a look at X.
 
 Everything here is a function of what is declared or public: the budget, the rows of each node
 (public under replace; a declared divisor under zero-out), the number D of columns, the number T of
@@ -7,7 +8,7 @@ nodes, and that features and target are scaled to their declared ranges.
 **Rows of norm one.** Under privacy a node weighs example i by 1/‖x_i‖². The gradient of an example
 is then ℓ′(x·w; y) x/‖x‖², and the curvature of the node's loss is (1/n) Σ ℓ″ uuᵀ with ‖u‖ = 1: at
 most c = 1 (squared) or ¼ (logistic), whatever the data are. With a step α for p and κα for q,
-ψ = ½‖p‖² + ½‖q‖²/κ − α·loss(p + q) is convex (steps.py) for α = 1/((1 + κ)c), which needs no look
+ψ = ½‖p‖² + ½‖q‖²/κ − α·loss(p + q) is convex (updates.py) for α = 1/((1 + κ)c), which needs no look
 at X; declared ranges of the features alone would only give a D-th of it.
 
 **Clip norm.** C = y₀/R: R² = (D − 1)/3 + 1 is ‖x‖² of features uniform on their ranges and y₀ = 1/6
@@ -40,17 +41,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.stats import chi2, gamma
 
-from tacit.learners.async_proximal.mechanisms import NodeMechanism, Sampled
+from tacit.learners.async_proximal.mechanisms import Sampled
 from tacit.linear.losses import FloatArray, Loss
-from tacit.linear.penalties import GroupNorm, L1Norm, Penalty, SquaredNorm
-from tacit.privacy.accounting import per_report_epsilon, poisson_noise_multiplier
+from tacit.linear.penalties import Penalty
+from tacit.privacy.accounting import gaussian_mu, per_report_epsilon, poisson_noise_multiplier
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import GaussianSum, KNormSum, sum_sensitivity
+from tacit.privacy.planning import UNIT, Door
+from tacit.privacy.release import Mechanism
 
 MOST_RELEASES = 100
 CANDIDATES = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 80, MOST_RELEASES)
@@ -63,13 +66,31 @@ OWN_SHARE = 0.25  # φ
 QUANTILE = 1e-9  # an honest message is refused with this probability
 TIMES = np.geomspace(1e-6, 4.0, 600)  # τ
 
+ADVERSARY = replace(
+    UNIT,
+    unit="one example in one node's data",
+    adversary="the server and all other nodes, who see every message of the node",
+    not_covered=(
+        "a person with examples in two nodes: their losses add up, and ε is the largest of a node",
+        "the node itself, and its home model (home_coef_): hand it to nobody else",
+        "the labels, the number of nodes, when a node sends, and every declared range and class",
+        "the number of rows of each node, under replace",
+    ),
+)
+"""S3: nobody is trusted."""
 
-@dataclass(frozen=True)
-class Allowance:
-    """What a node may spend in this run: μ of Gaussian releases, or (ε, δ) of others."""
+TRUSTED = replace(
+    ADVERSARY,
+    adversary="all other nodes together, who see everything the server sends",
+    not_covered=("the operator of the server, who sees every gradient", *ADVERSARY.not_covered),
+)
+"""The server is trusted; the nodes are not."""
 
-    mu: float
-    rest: Budget
+ASSUMED = (
+    "Poisson sampling with replace neighbours: that the antipodal pair dominates is assumed, not "
+    "proven; zero-out needs no such assumption"
+)
+COINS = "seeded coins of the sample: no amplification against whoever knows the seed"
 
 
 @dataclass(frozen=True)
@@ -97,11 +118,8 @@ class Setting:
 
     def longest_step(self, noise: float) -> float:
         """α = 1/((1 + κ)c), and 1/c without p."""
-        return (
-            1 / ((1 + self.own_share(noise)) * self.curvature)
-            if self.coupled
-            else (1 / self.curvature)
-        )
+        both = 1 + self.own_share(noise) if self.coupled else 1.0
+        return 1 / (both * self.curvature)
 
     @property
     def gain(self) -> float:
@@ -111,18 +129,42 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class NodePlan:
-    """All that a node does, fixed before it starts."""
+class Allowance:
+    """What a node may spend in this run: μ of Gaussian releases, or (ε, δ) of others."""
 
-    releases: int
-    step: float  # α
-    own_step: float  # κα
-    mechanism: NodeMechanism
-    divisor: float  # of the sum: the rows of the node, or of a sample
-    noise: float  # ν
-    error: float  # predicted, by (1), in [0, 1]
-    deviation: float  # θN, N: of the sum of all its messages, times α, in each coordinate
-    largest: float  # the norm of an honest message, but for QUANTILE
+    mu: float
+    rest: Budget
+
+
+def allowances(door: Door, setting: Setting) -> list[Allowance]:
+    """What each node may spend: its share of the most generous budget, or its budget itself."""
+    if door.pure is not None:
+        epsilons = [max(float(share) * door.pure.epsilon, 1e-12) for share in door.shares]
+        delta, relation = door.pure.delta, door.neighbours
+        return [Allowance(0.0, Budget(each, delta, neighbours=relation)) for each in epsilons]
+    rests = [budget or Budget(1.0) for budget in door.budgets]  # of a node that will be silent
+    if setting.sampling_rate is None:
+        return [Allowance(float(s) * door.mu, r) for s, r in zip(door.shares, rests, strict=True)]
+    return [Allowance(gaussian_mu(rest.epsilon, rest.delta), rest) for rest in rests]
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """All that a node does, fixed before it starts. By default nothing: it has spent its budget,
+    and no message in its name is small enough to be taken in."""
+
+    releases: int = 0
+    step: float = 1.0  # α
+    own_step: float = 1.0  # κα
+    mechanism: Mechanism | None = None
+    divisor: float = 1.0  # of the sum: the rows of the node, or of a sample
+    noise: float = math.inf  # ν
+    error: float = 1.0  # predicted, by (1), in [0, 1]
+    deviation: float = 0.0  # θN, N: of the sum of all its messages, times α, in each coordinate
+    largest: float = math.ulp(0.0)  # the norm of an honest message, but for QUANTILE
+
+
+SILENT = NodePlan()
 
 
 def public_clip_norm(loss: Loss, width: int) -> float:
@@ -137,6 +179,12 @@ def predicted_error(tau: FloatArray, noise: float) -> FloatArray:
     array([1.   , 0.135])
     """
     return np.asarray(np.exp(-2 * tau) - noise**2 * tau * np.expm1(-2 * tau) / 2)
+
+
+def node_plans(setting: Setting, rows: Sequence[float], door: Door) -> list[NodePlan]:
+    """Each node's own, from its (public) number of rows; one that has nothing left is silent."""
+    given = zip(rows, allowances(door, setting), door.budgets, strict=True)
+    return [SILENT if left is None else node_plan(setting, n, may) for n, may, left in given]
 
 
 def node_plan(setting: Setting, rows: float, allowed: Allowance) -> NodePlan:
@@ -156,17 +204,16 @@ def node_plan(setting: Setting, rows: float, allowed: Allowance) -> NodePlan:
     step = tau * D / (setting.curvature * releases)
     nu = noise(releases)
     threshold = min(max(THRESHOLD, nu / setting.gain), 1.0)
-    mechanism = node_mechanism(setting, allowed, releases)
     return NodePlan(
         releases=releases,
         step=step,
         own_step=step * setting.own_share(nu),
-        mechanism=mechanism,
+        mechanism=node_mechanism(setting, allowed, releases),
         divisor=divisor,
         noise=nu,
         error=float(predicted_error(np.array([tau]), nu / setting.gain)[0]),
         deviation=threshold * releases * step * C * nu / D,
-        largest=_largest(mechanism, D, rows) / divisor,
+        largest=C * (rows + _longest_noise(setting, allowed, releases)) / divisor,
     )
 
 
@@ -192,15 +239,14 @@ def deviation(setting: Setting, allowed: Allowance, releases: int) -> float:
     """Of the noise on a sum in each coordinate, in units of C, when so many releases share all."""
     sensitivity = sum_sensitivity(1.0, setting.neighbours)
     if setting.noise == "gamma":  # radius Gamma(D, b): variance b²(D + 1) a coordinate
-        return (
-            sensitivity / per_report_epsilon(releases, allowed.rest) * math.sqrt(setting.width + 1)
-        )
+        scale = sensitivity / per_report_epsilon(releases, allowed.rest)
+        return scale * math.sqrt(setting.width + 1)
     if setting.sampling_rate is not None:
         return poisson_noise_multiplier(setting.sampling_rate, releases, allowed.rest)
     return sensitivity * math.sqrt(releases) / allowed.mu
 
 
-def node_mechanism(setting: Setting, allowed: Allowance, releases: int) -> NodeMechanism:
+def node_mechanism(setting: Setting, allowed: Allowance, releases: int) -> Mechanism:
     """What every message of the node goes through."""
     C = setting.clip_norm
     if setting.noise == "gamma":
@@ -212,31 +258,53 @@ def node_mechanism(setting: Setting, allowed: Allowance, releases: int) -> NodeM
     return GaussianSum.for_mu(C, allowed.mu / math.sqrt(releases), setting.neighbours)
 
 
-def _largest(mechanism: NodeMechanism, width: int, rows: float) -> float:
-    """‖Σ‖ ≤ nC and the 1 − 10⁻⁹ quantile of ‖noise‖."""
-    if isinstance(mechanism, KNormSum):
-        return mechanism.clip_norm * rows + mechanism.scale * float(gamma.isf(QUANTILE, width))
-    inner = mechanism.of if isinstance(mechanism, Sampled) else mechanism
-    assert isinstance(inner, GaussianSum)
-    return inner.clip_norm * rows + inner.sigma * math.sqrt(float(chi2.isf(QUANTILE, width)))
+def _longest_noise(setting: Setting, allowed: Allowance, releases: int) -> float:
+    """The 1 − 10⁻⁹ quantile of ‖noise‖, in units of C."""
+    D, spread = setting.width, deviation(setting, allowed, releases)
+    if setting.noise == "gamma":
+        return spread / math.sqrt(D + 1) * float(gamma.isf(QUANTILE, D))
+    return spread * math.sqrt(float(chi2.isf(QUANTILE, D)))
 
 
 # --- levels --------------------------------------------------------------------------------------
 
 
-def shared_level(penalty: Penalty, plans: Sequence[NodePlan], width: int) -> float:
+def shared_level(penalty: Penalty | None, plans: Sequence[NodePlan], width: int) -> float:
     """Λ: the level of P at the end, the size of the noise of all messages in its dual norm."""
-    N = np.array([plan.deviation for plan in plans])
-    columns, rows = float(N.max()) * math.sqrt(width), float(np.linalg.norm(N))
-    if isinstance(penalty, GroupNorm):  # the largest of D norms of T coordinates
-        columns = float(N.max()) * math.sqrt(2 * math.log(max(width, 2)))
-    return rows + columns
+    if penalty is None:
+        return 0.0
+    return penalty.noise_size(np.array([plan.deviation for plan in plans]), width)
 
 
 def own_level(own: Penalty, plan: NodePlan, setting: Setting) -> float:
     """The level of a node's own part: a ridge, or a threshold at the noise of its mean message."""
     D = setting.width
-    if isinstance(own, SquaredNorm):  # τ‖q‖²: half of the ridge
+    if not setting.coupled:
+        return 0.0
+    if own.is_ridge:  # τ‖q‖²: half of the ridge
         return setting.curvature * plan.noise**2 / (OWN_SHARE * D) / 2
-    size = plan.noise * setting.clip_norm / D
-    return size * math.sqrt(2 * math.log(D) if isinstance(own, L1Norm) else D)
+    return own.noise_size(np.array([plan.noise * setting.clip_norm / D]), D)
+
+
+# --- what was spent ------------------------------------------------------------------------------
+
+
+def node_run(run: str, number: int) -> str:
+    """The ledger run of node ``number``: one task, its own plan."""
+    return f"{run}, node {number}"
+
+
+def node_history(door: Door) -> list[dict[str, Any]]:
+    """For each node that sent anything: how often, through what, and ε of all it ever spent."""
+    numbers = {node_run(door.run, t): t for t in range(len(door.labels))}
+    lines: dict[int, dict[str, Any]] = {}
+    for entry in door.ledger.entries():
+        node = numbers.get(str(entry.payload.get("run", "")))
+        if entry.kind != "spend" or node is None:
+            continue
+        line = lines.setdefault(node, {"node": node, "releases": 0})
+        line["releases"] += 1
+        line |= {name: entry.payload[name] for name in ("round", "mechanism", "event")}
+    for node, line in lines.items():
+        line["epsilon"] = door.ledger.statement([door.labels[node]]).epsilon
+    return [lines[node] for node in sorted(lines)]

@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from tacit.engine import Message, Public, Step
+from tacit.engine import Message, Outcome, Progress, Public, Step, run_rounds
 from tacit.estimator import Home
 from tacit.learners.async_proximal.mechanisms import Pooled
 from tacit.learners.async_proximal.node import example_gradients
-from tacit.learners.async_proximal.private_steps import Allowance, NodePlan, Setting, node_plan
+from tacit.learners.async_proximal.plan import NodePlan, Setting, allowances, node_plan
 from tacit.linear.losses import FloatArray
 from tacit.linear.problems import Problems
 from tacit.privacy.mechanisms import GaussianSum, KNormSum
+from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared, Release
 
 
@@ -53,13 +54,6 @@ class TrustedServer:
     sizes: tuple[int, ...]
     width: int
 
-    @classmethod
-    def planned(
-        cls, setting: Setting, rows: float, sizes: tuple[int, ...], allowed: Allowance
-    ) -> TrustedServer:
-        """As a single node with the rows of all; ``sizes`` only say whose row is whose."""
-        return cls(node_plan(setting, rows, allowed), sizes, setting.width)
-
     @property
     def steps(self) -> tuple[Step, ...]:
         """All releases, alike."""
@@ -76,3 +70,22 @@ class TrustedServer:
         """One step."""
         length = self.plan.step / self.plan.divisor
         return {"p": Release.combine(lambda p, total: p - length * total, shared["p"], release)}
+
+
+def run_through_trusted_server(
+    home: Home, door: Door, setting: Setting, rows: Sequence[float], progress: Progress
+) -> Outcome:
+    """Rounds of one noisy sum over all rows, planned as of a single node that has them."""
+    allowed = allowances(door, setting)[int(np.argmax(door.shares))]
+    plan = node_plan(replace(setting, coupled=False), sum(rows), allowed)
+    sizes = tuple(home.problems.sizes.tolist())  # whose row is whose: for the shares of nodes
+    server = TrustedServer(plan, sizes, setting.width)
+    outcome = run_rounds(AllNodes(home), server, door, progress=progress)
+    p, m = outcome.shared["p"], len(rows)
+    assert isinstance(p, Release)
+    shared: Message = {
+        "P": p.map(lambda value: np.tile(value[:, None], (1, m))),
+        "Q": Declared(np.zeros((setting.width, m))),
+        "trust": Declared(np.full(m, max(0.0, 1 - plan.error))),
+    }
+    return replace(outcome, shared=shared)
