@@ -1,24 +1,23 @@
-"""Algorithm 1: its gradient, its published sensitivity, and the closed form it should reach."""
+"""Algorithm 1: its gradient, and the closed form it should reach."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy.spatial.distance import pdist
 from torch import Tensor, nn
 
 from tacit.encoders.linear_encoder import TaskAwareEncoder as ClosedForm
 from tacit.encoders.mechanism_choice import best_mechanism
-from tacit.encoders.neural.learning import Schedule, expected_loss, train, unperturbed
+from tacit.encoders.neural.learning import Learned, Perturb, Training, unperturbed
 from tacit.encoders.neural.modules import network
 from tacit.encoders.neural.task import Problem, squared_loss
 from tacit.errors import InvalidInput
 from tacit.neural import TaskAwareEncoder
 from tacit.privacy.budget import Budget
-from tacit.privacy.mechanisms.local import sample_sensitivity
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -37,7 +36,14 @@ def small_problem() -> tuple[nn.Sequential, nn.Sequential, Problem]:
     target = linear_task(np.array([[1.0, -2.0, 0.5]])).requires_grad_(False)
     encoder = network((3, 4, 2), "tanh", generator(1)).double()
     decoder = network((2, 3), "tanh", generator(2)).double()
-    return encoder, decoder, Problem(rows, target(rows), target, squared_loss)
+    zero = torch.zeros(3, dtype=torch.float64)
+    problem = Problem(rows, target(rows), target, squared_loss, zero, zero + 1)
+    return encoder, decoder, problem
+
+
+def trained(problem: Problem, *schedule: Any) -> Training:
+    """With (epochs, steps, learning rate, batch, η)."""
+    return Training(problem, generator(), *schedule)
 
 
 def test_a_step_follows_the_gradient_of_the_loss_plus_two_eta_theta_for_the_encoder_only() -> None:
@@ -49,8 +55,7 @@ def test_a_step_follows_the_gradient_of_the_loss_plus_two_eta_theta_for_the_enco
     expected = [g + 2 * eta * p for g, p in zip(plain, parameters, strict=True)]
     expected[encoders:] = plain[encoders:]
     before = [p.detach().clone() for p in parameters]
-    schedule = Schedule(epochs=1, steps=1, learning_rate=1e-3, batch=100, regularization=eta)
-    train(encoder, decoder, problem, lambda _: unperturbed, schedule, generator())
+    trained(problem, 1, 1, 1e-3, 100, eta).run(encoder, decoder, lambda _: unperturbed)
     for old, new, gradient in zip(before, parameters, expected, strict=True):
         # Adam's first step is lr · g/(|g| + 1e-8)
         step = 1e-3 * gradient / (gradient.abs() + 1e-8)
@@ -60,10 +65,8 @@ def test_a_step_follows_the_gradient_of_the_loss_plus_two_eta_theta_for_the_enco
 def test_a_fixed_encoder_is_not_changed() -> None:
     encoder, decoder, problem = small_problem()
     before = [p.detach().clone() for p in encoder.parameters()]
-    schedule = Schedule(5, 2, 1e-2, 7, 0.1)
-    train(
-        encoder, decoder, problem, lambda _: unperturbed, schedule, generator(), decoder_only=True
-    )
+    training = trained(problem, 5, 2, 1e-2, 7, 0.1)
+    training.run(encoder, decoder, lambda _: unperturbed, fixed=True)
     assert all(torch.equal(a, b) for a, b in zip(before, encoder.parameters(), strict=True))
 
 
@@ -71,7 +74,7 @@ def test_noise_is_refreshed_at_every_epoch_and_drawn_at_every_step() -> None:
     encoder, decoder, problem = small_problem()
     epochs, steps = [], []
 
-    def refresh(_: nn.Module) -> object:
+    def refresh(_: nn.Module) -> Perturb:
         epochs.append(1)
 
         def perturb(latent: Tensor) -> Tensor:
@@ -80,20 +83,15 @@ def test_noise_is_refreshed_at_every_epoch_and_drawn_at_every_step() -> None:
 
         return perturb
 
-    train(encoder, decoder, problem, refresh, Schedule(3, 4, 1e-3, 100, 0.0), generator())  # type: ignore[arg-type] # refresh counts
+    trained(problem, 3, 4, 1e-3, 100, 0.0).run(encoder, decoder, refresh)
     assert (len(epochs), steps) == (3, [20] * 12)
 
 
 def test_a_loss_that_is_not_finite_stops_the_training() -> None:
     encoder, decoder, problem = small_problem()
     with pytest.raises(InvalidInput, match="became"):
-        train(
-            encoder,
-            decoder,
-            problem,
-            lambda _: lambda latent: latent * math.inf,
-            Schedule(1, 1, 1e-3, 100, 0.0),
-            generator(),
+        trained(problem, 1, 1, 1e-3, 100, 0.0).run(
+            encoder, decoder, lambda _: lambda latent: latent * math.inf
         )
 
 
@@ -102,20 +100,6 @@ def test_equal_seeds_give_equal_networks_and_leave_the_global_generator_alone() 
     one, two = (network((4, 3), "relu", generator(5)) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
     assert torch.equal(state, torch.get_rng_state())
-
-
-# --- the sensitivity of a sample -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("width", [1, 2, 7, 10, 11, 30])
-def test_sample_sensitivity_is_the_largest_of_all_pairs(width: int) -> None:
-    rows = np.exp(np.random.default_rng(width).standard_normal((300, width)))
-    assert sample_sensitivity(rows) == pytest.approx(pdist(rows, "cityblock").max())
-
-
-@pytest.mark.parametrize("width", [2, 12])
-def test_sample_sensitivity_of_one_point_is_zero(width: int) -> None:
-    assert sample_sensitivity(np.ones((5, width))) == 0.0
 
 
 # --- limits --------------------------------------------------------------------------------------
@@ -220,7 +204,9 @@ def test_expected_loss_averages_the_noise() -> None:
     encoder, decoder, problem = small_problem()
     signs = iter([1.0, -1.0] * 2)
     offsets = [
-        expected_loss(encoder, decoder, problem, lambda latent: latent + next(signs), draws)
+        Learned(encoder, decoder, lambda latent: latent + next(signs), []).expected_loss(
+            problem, draws
+        )
         for draws in (1, 2)
     ]
     assert offsets[0] != offsets[1]

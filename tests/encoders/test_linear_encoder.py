@@ -195,10 +195,21 @@ def test_as_published_is_the_paper_s_encoder_and_is_not_proven(
 
 def test_the_sample_sensitivity_is_that_of_all_pairs() -> None:
     rng = np.random.default_rng(0)
-    for rows, size in ((40, 3), (7, 5), (1, 2), (300, 12), (1, 12), (70, 11)):
+    for rows, size in (
+        (40, 3),
+        (7, 5),
+        (1, 2),
+        (300, 1),
+        (300, 10),
+        (300, 12),
+        (1, 12),
+        (70, 11),
+        (300, 30),
+    ):
         phi = rng.standard_normal((rows, size))
         pairs = np.abs(phi[:, None] - phi[None]).sum(axis=2)
         assert sample_sensitivity(phi) == pytest.approx(pairs.max())
+        assert sample_sensitivity(np.ones((rows, size))) == 0.0
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

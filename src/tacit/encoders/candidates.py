@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
+from tacit.encoders.base import Strategy
 from tacit.encoders.closed_forms import water_filling
 from tacit.encoders.mechanism_choice import local_mechanism
 from tacit.privacy.accounting import per_report_epsilon
@@ -35,6 +36,27 @@ MANY = 64  # dimensions from which every third candidate is tried
 MOST_CENTRED = 32  # dimensions in which the centre is moved
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What the user of an encoder declared."""
+
+    budget: Budget
+    names: tuple[str, ...]  # of mechanisms
+    strategy: Strategy
+    size: int | None  # the most dimensions
+    radius: float | None
+    reports: int
+
+    def mechanism(
+        self, name: str, radius: float, size: int, weights: FloatArray | None = None
+    ) -> LocalMechanism:
+        """What reports of this size may go through."""
+        listed = None if weights is None else weights.tolist()
+        return local_mechanism(
+            name, radius, self.budget, size, reports=self.reports, weights=listed
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """φ = scales∘(h_Z − centre), clipped to radius; and what that loses on the rows."""
@@ -46,23 +68,15 @@ class Candidate:
     weights: FloatArray | None = None  # (Z,), Laplace's
     centre: FloatArray | None = None  # (Z,), in units of h; None: their mean
 
-    def mechanism(self, budget: Budget, reports: int) -> LocalMechanism:
+    def mechanism(self, wanted: Wanted) -> LocalMechanism:
         """What its reports go through."""
-        weights = None if self.weights is None else self.weights.tolist()
-        size = len(self.scales)
-        return local_mechanism(
-            self.name, self.radius, budget, size, reports=reports, weights=weights
-        )
+        return wanted.mechanism(self.name, self.radius, len(self.scales), self.weights)
 
     def summary(self) -> dict[str, Any]:
         """What is told of it."""
         size = len(self.scales)
-        return {
-            "mechanism": self.name,
-            "dimensions": size,
-            "radius": self.radius,
-            "loss": self.loss,
-        }
+        told = {"mechanism": self.name, "dimensions": size}
+        return told | {"radius": self.radius, "loss": self.loss}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,19 +86,25 @@ class Search:
     h: FloatArray  # (rows, k), the coordinates that may be reported
     y: FloatArray  # (rows, m), what the task wants of the same rows, √λ∘h in the eigenbasis
     eigenvalues: FloatArray  # (k,), for water-filling
-    budget: Budget
-    reports: int
+    shapes: Sequence[FloatArray] | None  # σ, Σσ² = 1 each, instead of water-filled ones
+    wanted: Wanted
 
     def without_report(self) -> float:
         """The loss of estimating everybody by the mean."""
         return float(self.y.var(axis=0).sum())
 
-    def unit_variances(self, names: Sequence[str], size: int) -> list[float]:
+    def unit_variances(self, size: int) -> dict[str, float]:
         """Of each coordinate of each mechanism in a ball of radius 1, equal weights."""
-        mechanisms = [
-            local_mechanism(name, 1.0, self.budget, size, reports=self.reports) for name in names
-        ]
-        return [float(mechanism.variance(size)[0]) for mechanism in mechanisms]
+        names = [name for name in self.wanted.names if name != "staircase" or size == 1]
+        found = {name: self.wanted.mechanism(name, 1.0, size) for name in names}
+        return {name: float(mechanism.variance(size)[0]) for name, mechanism in found.items()}
+
+    def radii(self, phi: FloatArray) -> list[float]:
+        """The radius that is wanted, or quantiles of the lengths."""
+        if self.wanted.radius is not None:
+            return [self.wanted.radius]
+        found = np.quantile(np.sqrt((phi**2).sum(axis=1)), QUANTILES)
+        return [float(r) for r in found if r > 0]
 
     def loss(self, phi: FloatArray, *noises: FloatArray) -> list[float]:
         """tr Cov(y) − tr(Bᵀ(Cov φ + diag noise)⁻¹B), B = Cov(φ, y), for each noise (Z,)."""
@@ -96,48 +116,31 @@ class Search:
         return [total - float((B * each).sum()) for each in solved]
 
 
-def best_candidates(
-    search: Search,
-    names: Sequence[str],
-    *,
-    most: int | None = None,
-    radius: float | None = None,
-    shapes: Sequence[FloatArray] | None = None,
-) -> list[Candidate]:
-    """The best candidate of each mechanism, the best one first.
-
-    ``most`` dimensions at most; a given ``radius``; ``shapes`` (σ, each scaled to Σσ² = 1) instead
-    of water-filled ones.
-    """
+def best_candidates(search: Search) -> list[Candidate]:
+    """The best candidate of each mechanism, the best one first."""
     found: dict[str, Candidate] = {}
-    for candidate in _candidates(search, names, most, radius, shapes):
+    for candidate in _candidates(search):
         if candidate.name not in found or candidate.loss < found[candidate.name].loss:
             found[candidate.name] = candidate
     return sorted(found.values(), key=lambda candidate: candidate.loss)
 
 
-def _candidates(
-    search: Search,
-    names: Sequence[str],
-    most: int | None,
-    radius: float | None,
-    shapes: Sequence[FloatArray] | None,
-) -> Iterator[Candidate]:
-    eigenvalues = search.eigenvalues[:most]
-    units: dict[int, list[float]] = {}
+def _candidates(search: Search) -> Iterator[Candidate]:
+    eigenvalues = search.eigenvalues[: search.wanted.size]
+    units: dict[int, dict[str, float]] = {}
     stride = 1 if len(eigenvalues) <= MANY else 3
-    for scales in shapes or _filled(eigenvalues, LEVELS[::stride]):
+    for scales in search.shapes or _filled(eigenvalues, LEVELS[::stride]):
         size = len(scales)
-        named = [name for name in names if name != "staircase" or size == 1]
         if size not in units:
-            units[size] = search.unit_variances(named, size)
+            units[size] = search.unit_variances(size)
         phi = search.h[:, :size] * scales
-        for r in _radii(phi, radius)[::stride]:
-            noises = [np.full(size, unit * r**2) for unit in units[size]]
-            for name, loss in zip(named, search.loss(clip_rows(phi, r), *noises), strict=True):
+        for r in search.radii(phi)[::stride]:
+            noises = [np.full(size, unit * r**2) for unit in units[size].values()]
+            losses = search.loss(clip_rows(phi, r), *noises)
+            for name, loss in zip(units[size], losses, strict=True):
                 yield Candidate(name, scales, r, loss)
-    if "laplace" in names and shapes is None:
-        yield from _weighted_laplace(search, len(eigenvalues), radius)
+    if "laplace" in search.wanted.names and search.shapes is None:
+        yield from _weighted_laplace(search, len(eigenvalues))
 
 
 def _filled(eigenvalues: FloatArray, levels: FloatArray) -> list[FloatArray]:
@@ -150,23 +153,16 @@ def _filled(eigenvalues: FloatArray, levels: FloatArray) -> list[FloatArray]:
     return found
 
 
-def _radii(phi: FloatArray, radius: float | None) -> list[float]:
-    if radius is not None:
-        return [radius]
-    found = np.quantile(np.sqrt((phi**2).sum(axis=1)), QUANTILES)
-    return [float(r) for r in found if r > 0]
-
-
-def _weighted_laplace(search: Search, most: int, radius: float | None) -> Iterator[Candidate]:
+def _weighted_laplace(search: Search, most: int) -> Iterator[Candidate]:
     """Propositions 3 and 4 in the first Z coordinates, for each Z and radius.
 
     Δ₁ grows with √Z, so a large Z is for a large ε: up to MANY are tried.
     """
-    epsilon = per_report_epsilon(search.reports, search.budget)
+    epsilon = per_report_epsilon(search.wanted.reports, search.wanted.budget)
     for size in range(1, min(most, MANY) + 1):
         unit = np.full(size, size**-0.5)  # Σσ² = 1 before clipping, as everywhere
         phi = search.h[:, :size] * unit
-        for r in _radii(phi, radius):
+        for r in search.radii(phi):
             level = 8 * size * r**2 / epsilon**2  # of the ball of radius r√Z in units of h
             squares = water_filling(search.eigenvalues[:size], level)
             if len(squares) < size:  # the smaller ball of fewer coordinates is another candidate
@@ -185,8 +181,7 @@ def centred(search: Search, candidate: Candidate) -> Candidate:
     size = len(candidate.scales)
     if size > MOST_CENTRED or len(search.h) < 10 * (size + 1):
         return candidate
-    mechanism = candidate.mechanism(search.budget, search.reports)
-    noise = mechanism.variance(size) / candidate.radius**2
+    noise = candidate.mechanism(search.wanted).variance(size) / candidate.radius**2
     h = search.h[:, :size]
 
     def loss(point: FloatArray) -> float:

@@ -13,17 +13,15 @@ zero and a covariance that does not depend on the row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit.encoders.base import Strategy
-from tacit.encoders.candidates import Candidate, Search, best_candidates, centred
+from tacit.encoders.candidates import Candidate, Search, Wanted, best_candidates, centred
 from tacit.encoders.closed_forms import Spectrum, spectrum, water_filling
 from tacit.encoders.networks import Design, Layer, nothing
 from tacit.errors import InvalidInput
-from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import clip_rows
 from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace, sample_sensitivity
 from tacit.privacy.noise import FloatArray
@@ -31,18 +29,6 @@ from tacit.privacy.noise import FloatArray
 MOST_ROWS = 4_000  # of the search; the decoder is made of all rows
 LEAST_GAIN = 1e-6  # of the loss without any report; less is not worth a report
 BENCHMARK_SIZE = 3  # Z of the privacy-agnostic benchmark, where none is given (S4 Section 5)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the user of an encoder declared."""
-
-    budget: Budget
-    names: tuple[str, ...]
-    strategy: Strategy
-    size: int | None
-    radius: float | None
-    reports: int
 
 
 # --- the task ------------------------------------------------------------------------------------
@@ -167,10 +153,8 @@ def chosen_design(
     maps, shapes = _coordinates(found, wanted)
     rows = _some_rows(X)
     h, y = (np.asarray(rows @ A.T) - A @ found.mean for A in (maps, K))
-    search = Search(h, y, found.eigenvalues[: found.relevant], wanted.budget, wanted.reports)
-    ranked = best_candidates(
-        search, wanted.names, most=wanted.size, radius=wanted.radius, shapes=shapes
-    )
+    search = Search(h, y, found.eigenvalues[: found.relevant], shapes, wanted)
+    ranked = best_candidates(search)
     if not ranked:
         raise InvalidInput("staircase noise is for one number, and this strategy reports several")
     if ranked[0].loss > (1 - LEAST_GAIN) * search.without_report():
@@ -203,7 +187,7 @@ def _built(X: Any, mean: FloatArray, maps: FloatArray, best: Candidate, wanted: 
     size = len(best.scales)
     A = best.scales[:, None] * maps[:size]
     centre = np.zeros(size) if best.centre is None else best.centre
-    mechanism = best.mechanism(wanted.budget, wanted.reports)
+    mechanism = best.mechanism(wanted)
     return with_best_decoder(X, mean, A, -A @ mean - best.scales * centre, mechanism)
 
 

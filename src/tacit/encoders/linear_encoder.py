@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from tacit.encoders.base import Encoder, NoiseKind, Strategy
+from tacit.encoders.candidates import Wanted
 from tacit.encoders.closed_forms import Spectrum
 from tacit.encoders.designs import (
-    Wanted,
     chosen_design,
     exact_design,
     expected_loss,

@@ -28,16 +28,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tacit.encoders.base import Encoder, NoiseKind, Strategy
 from tacit.encoders.domain import Domain
 from tacit.encoders.mechanism_choice import best_mechanism
 from tacit.encoders.networks import Design, nothing
-from tacit.encoders.neural.learning import Schedule, expected_loss
+from tacit.encoders.neural.learning import Learned, Training
 from tacit.encoders.neural.modules import ACTIVATIONS, Hidden, Scaling, as_layers
 from tacit.encoders.neural.onnx_graph import write_onnx
-from tacit.encoders.neural.strategies import Learned, Noise, Shape, learn
+from tacit.encoders.neural.strategies import Noise, Shape, learn
 from tacit.encoders.neural.task import LossFunction, LossName, Problem, problem
 from tacit.encoders.neural.widths import held_out_losses, without_report
 from tacit.errors import InvalidInput
@@ -119,14 +119,15 @@ class TaskAwareEncoder(Encoder):
         rows = self._rows(X, fitting=True)
         self.domain_ = Domain.everything(rows.shape[1])
         scaling = Scaling.none(rows) if self.as_published else Scaling.of(rows)
-        task = problem(rows, y, target, self.loss, scaling)
-        generator = _generator(self.random_state)
-        width = self._width(task, generator)
+        training = self._training(problem(rows, y, target, self.loss, scaling))
+        width = self._width(training)
         shape, noise = Shape(width, self.hidden, self.activation), self._noise(width)
-        learned = learn(self.strategy, task, shape, noise, self._schedule(), generator)
-        self._take(learned, noise, task, scaling)
+        learned = learn(self.strategy, training, shape, noise)
+        self._take(learned, noise, training.problem.rows, scaling)
+        draws = max(1, min(64, _REPORTS // len(rows)))
+        self.predicted_loss_ = learned.expected_loss(training.problem, draws)
         if self.width_losses_ and noise.mechanism is not None:
-            self._drop_an_idle_report(task, scaling, generator)
+            self._drop_an_idle_report(training, scaling)
         return self
 
     def _require_parameters(self) -> None:
@@ -134,17 +135,32 @@ class TaskAwareEncoder(Encoder):
         if not self.learning_rate > 0 or not self.regularization >= 0:
             raise InvalidInput("learning_rate must be positive and regularization not negative")
 
-    def _width(self, task: Problem, generator: torch.Generator) -> int:
+    def _training(self, task: Problem) -> Training:
+        generator = torch.Generator()  # for training and its simulated noise only
+        if self.random_state is None:
+            generator.seed()
+        else:
+            generator.manual_seed(int(self.random_state))
+        return Training(
+            problem=task,
+            generator=generator,
+            epochs=self.epochs,
+            steps=self.steps,
+            learning_rate=self.learning_rate,
+            batch=self.batch_size,
+            regularization=self.regularization,
+        )
+
+    def _width(self, training: Training) -> int:
         """Z: all features, the number given, or the best on held-out fit rows."""
         self.width_losses_: dict[int, float] = {}
         if self.strategy == "task-agnostic":
-            return task.rows.shape[1]
+            return training.problem.rows.shape[1]
         if self.dimensions is not None:
             return int(self.dimensions)
         if self.as_published or self.strategy == "privacy-agnostic":
             raise InvalidInput("dimensions must be given: S4 takes Z as an input here")
-        shape = Shape(1, self.hidden, self.activation)
-        losses = held_out_losses(task, shape, self._noise, self._schedule(), generator)
+        losses = held_out_losses(training, Shape(1, self.hidden, self.activation), self._noise)
         self.width_losses_ = losses
         return min(losses, key=lambda width: losses[width])
 
@@ -156,27 +172,16 @@ class TaskAwareEncoder(Encoder):
             return Noise(None, self.budget.epsilon / self.reports)
         return Noise(best_mechanism(self.mechanism, self.budget, width, self.reports))
 
-    def _schedule(self) -> Schedule:
-        return Schedule(
-            self.epochs, self.steps, self.learning_rate, self.batch_size, self.regularization
-        )
-
-    def _take(self, learned: Learned, noise: Noise, task: Problem, scaling: Scaling) -> None:
-        """What was learned, in the units of X, and what it loses."""
+    def _take(self, learned: Learned, noise: Noise, rows: Tensor, scaling: Scaling) -> None:
+        """What was learned, in the units of X."""
         encoder, decoder = as_layers(learned.encoder), as_layers(learned.decoder)
-        mechanism = noise.on_reports(learned.encoder, task.rows)
+        mechanism = noise.on_reports(learned.encoder, rows)
         self._remember(Design(scaling.reading(encoder), mechanism, scaling.writing(decoder)))
         self.history_ = learned.history
-        draws = max(1, min(64, _REPORTS // len(task.rows)))
-        self.predicted_loss_ = expected_loss(
-            learned.encoder, learned.decoder, task, learned.perturb, draws
-        )
 
-    def _drop_an_idle_report(
-        self, task: Problem, scaling: Scaling, generator: torch.Generator
-    ) -> None:
+    def _drop_an_idle_report(self, training: Training, scaling: Scaling) -> None:
         """One estimate for everybody, where a report tells the task nothing."""
-        estimate, loss = without_report(task, self._schedule(), generator)
+        estimate, loss = without_report(training)
         if loss > self.predicted_loss_:
             return
         warnings.warn(
@@ -197,12 +202,3 @@ class TaskAwareEncoder(Encoder):
         if onnx and self.mechanism_ is not None:
             write_onnx(folder / "encoder.onnx", self.design_.encoder, self.mechanism_)
         return folder
-
-
-def _generator(random_state: int | None) -> torch.Generator:
-    """For training and its simulated noise only."""
-    generator = torch.Generator()
-    if random_state is None:
-        generator.seed()
-        return generator
-    return generator.manual_seed(int(random_state))

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -37,57 +37,72 @@ Refresh = Callable[[nn.Module], Perturb]
 _SMALL = 5 * 10**7  # products in a pass that one thread does in a few milliseconds
 
 
+def unperturbed(latent: Tensor) -> Tensor:
+    """No clip and no noise: the privacy-agnostic first stage, and the non-private twin."""
+    return latent
+
+
 @dataclass(frozen=True)
-class Schedule:
+class Training:
     """How Algorithm 1 is run: Adam at ``learning_rate``, ``steps`` in each of ``epochs``."""
 
+    problem: Problem
+    generator: torch.Generator  # of starts, batches and simulated noise
     epochs: int
     steps: int
     learning_rate: float
     batch: int
     regularization: float  # η of θ_e
 
+    def shorter(self, part: int) -> Training:
+        """With a part of the epochs."""
+        return replace(self, epochs=max(1, self.epochs // part))
 
-def unperturbed(latent: Tensor) -> Tensor:
-    """No clip and no noise: the privacy-agnostic first stage, and the non-private twin."""
-    return latent
+    def run(
+        self, encoder: nn.Module, decoder: nn.Module, refresh: Refresh, *, fixed: bool = False
+    ) -> list[float]:
+        """Algorithm 1, in place; the loss of each epoch's last step. ``fixed``: θ_e stays."""
+        free = [*decoder.parameters()] + ([] if fixed else [*encoder.parameters()])
+        optimizer = torch.optim.Adam(free, lr=self.learning_rate, foreach=True)
+        total = self.epochs * self.steps
+        falling = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * min(step, total) / total))
+        )
+        history = []
+        with _threads(self._work(encoder, decoder)):
+            for _ in range(self.epochs):
+                perturb = refresh(encoder)  # line 4
+                for _ in range(self.steps):  # line 3
+                    optimizer.zero_grad(set_to_none=True)
+                    value = self._step_loss(encoder, decoder, perturb)
+                    value.backward()  # type: ignore[no-untyped-call] # torch leaves this one untyped
+                    optimizer.step()
+                    falling.step()
+                history.append(_finite(float(value.detach())))
+        return history
 
+    def _step_loss(self, encoder: nn.Module, decoder: nn.Module, perturb: Perturb) -> Tensor:
+        """L + η‖θ_e‖² on one batch."""
+        chosen = self._batch()
+        reports = perturb(encoder(self.problem.rows[chosen]))
+        value = self.problem.risk(decoder(reports), chosen)
+        if self.regularization:
+            squares = sum(p.square().sum() for p in encoder.parameters())
+            value = value + self.regularization * squares
+        return value
 
-def train(
-    encoder: nn.Module,
-    decoder: nn.Module,
-    problem: Problem,
-    refresh: Refresh,
-    schedule: Schedule,
-    generator: torch.Generator,
-    *,
-    decoder_only: bool = False,
-) -> list[float]:
-    """Algorithm 1, in place; the loss of each epoch's last step. ``decoder_only``: θ_e is fixed."""
-    free = [*decoder.parameters()] + ([] if decoder_only else [*encoder.parameters()])
-    optimizer = torch.optim.Adam(free, lr=schedule.learning_rate, foreach=True)
-    total = schedule.epochs * schedule.steps
-    falling = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * min(step, total) / total))
-    )
-    history = []
-    with _threads(_work(encoder, decoder, problem, schedule)):
-        for _ in range(schedule.epochs):
-            perturb = refresh(encoder)  # line 4
-            for _ in range(schedule.steps):  # line 3
-                optimizer.zero_grad(set_to_none=True)
-                value = _step_loss(encoder, decoder, problem, perturb, schedule, generator)
-                value.backward()  # type: ignore[no-untyped-call] # torch leaves this one untyped
-                optimizer.step()
-                falling.step()
-            history.append(_finite(float(value.detach())))
-    return history
+    def _batch(self) -> Tensor | slice:
+        """All rows, or a random batch of them."""
+        rows = len(self.problem.rows)
+        if self.batch >= rows:
+            return slice(None)
+        return torch.randint(rows, (self.batch,), generator=self.generator)
 
-
-def _work(encoder: nn.Module, decoder: nn.Module, problem: Problem, schedule: Schedule) -> int:
-    """Products in one pass, roughly: rows of a batch times weights."""
-    weights = sum(p.numel() for m in (encoder, decoder, problem.target) for p in m.parameters())
-    return min(len(problem.rows), schedule.batch) * weights
+    def _work(self, *modules: nn.Module) -> int:
+        """Products in one pass, roughly: rows of a batch times weights."""
+        every = (*modules, self.problem.target)
+        weights = sum(p.numel() for module in every for p in module.parameters())
+        return min(len(self.problem.rows), self.batch) * weights
 
 
 @contextmanager
@@ -101,31 +116,6 @@ def _threads(work: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _step_loss(
-    encoder: nn.Module,
-    decoder: nn.Module,
-    problem: Problem,
-    perturb: Perturb,
-    schedule: Schedule,
-    generator: torch.Generator,
-) -> Tensor:
-    """L + η‖θ_e‖² on one batch."""
-    chosen = _batch(len(problem.rows), schedule.batch, generator)
-    reports = perturb(encoder(problem.rows[chosen]))
-    value = problem.risk(decoder(reports), chosen)
-    if schedule.regularization:
-        squares = sum(p.square().sum() for p in encoder.parameters())
-        value = value + schedule.regularization * squares
-    return value
-
-
-def _batch(rows: int, batch: int, generator: torch.Generator) -> Tensor | slice:
-    """All rows, or a random batch of them."""
-    if batch >= rows:
-        return slice(None)
-    return torch.randint(rows, (batch,), generator=generator)
-
-
 def _finite(value: float) -> float:
     if not math.isfinite(value):
         raise InvalidInput(
@@ -134,11 +124,18 @@ def _finite(value: float) -> float:
     return value
 
 
-@torch.no_grad()
-def expected_loss(
-    encoder: nn.Module, decoder: nn.Module, problem: Problem, perturb: Perturb, draws: int
-) -> float:
-    """E_w[l], the mean over ``draws`` reports of each row."""
-    latent = encoder(problem.rows)
-    values = [float(problem.risk(decoder(perturb(latent)))) for _ in range(draws)]
-    return sum(values) / draws
+@dataclass(frozen=True)
+class Learned:
+    """Two trained networks and what their reports go through in training."""
+
+    encoder: nn.Module
+    decoder: nn.Module
+    perturb: Perturb
+    history: list[float]
+
+    @torch.no_grad()
+    def expected_loss(self, problem: Problem, draws: int) -> float:
+        """E_w[l], the mean over ``draws`` reports of each row."""
+        latent = self.encoder(problem.rows)
+        values = [float(problem.risk(self.decoder(self.perturb(latent)))) for _ in range(draws)]
+        return sum(values) / draws

@@ -23,10 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.encoders.base import Strategy
-from tacit.encoders.neural.learning import Perturb, Schedule, train, unperturbed
+from tacit.encoders.neural.learning import Learned, Perturb, Training, unperturbed
 from tacit.encoders.neural.modules import Hidden, identity_network, into_the_ball, network
 from tacit.encoders.neural.simulation import laplace_noise, simulated
-from tacit.encoders.neural.task import Problem
 from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace, sample_sensitivity
 
 
@@ -41,16 +40,6 @@ class Shape:
     def encoder_sizes(self, dim: int) -> tuple[int, ...]:
         """(d, Z) or (d, hidden, Z); reversed they are the decoder's."""
         return (dim, self.width) if self.hidden is None else (dim, self.hidden, self.width)
-
-
-@dataclass(frozen=True)
-class Learned:
-    """Two trained networks and what their reports go through in training."""
-
-    encoder: nn.Sequential
-    decoder: nn.Sequential
-    perturb: Perturb
-    history: list[float]
 
 
 @dataclass(frozen=True)
@@ -82,42 +71,35 @@ def _widest(encoder: nn.Module, rows: Tensor) -> float:
     return sample_sensitivity(encoder(rows).double().numpy())
 
 
-def learn(
-    strategy: Strategy,
-    problem: Problem,
-    shape: Shape,
-    noise: Noise,
-    schedule: Schedule,
-    generator: torch.Generator,
-) -> Learned:
+def learn(strategy: Strategy, training: Training, shape: Shape, noise: Noise) -> Learned:
     """Encoder and decoder by a strategy."""
-    encoder, decoder = _start(strategy, problem, shape, generator)
+    rows = training.problem.rows
+    encoder, decoder = _start(strategy, training, shape)
 
     def refresh(current: nn.Module) -> Perturb:
-        return noise.on(current, problem.rows, generator)
+        return noise.on(current, rows, training.generator)
 
     if strategy == "privacy-agnostic":
-        train(encoder, decoder, problem, lambda _: unperturbed, schedule, generator)
+        training.run(encoder, decoder, lambda _: unperturbed)
     if noise.mechanism is not None:
-        into_the_ball(encoder, decoder, problem.rows)
+        into_the_ball(encoder, decoder, rows)
     if strategy == "task-aware":
-        history = train(encoder, decoder, problem, refresh, schedule, generator)
+        history = training.run(encoder, decoder, refresh)
         return Learned(encoder, decoder, refresh(encoder), history)
     perturb = refresh(encoder)  # the encoder is fixed, and so is what its reports go through
-    history = train(
-        encoder, decoder, problem, lambda _: perturb, schedule, generator, decoder_only=True
-    )
+    history = training.run(encoder, decoder, lambda _: perturb, fixed=True)
     return Learned(encoder, decoder, perturb, history)
 
 
 def _start(
-    strategy: Strategy, problem: Problem, shape: Shape, generator: torch.Generator
+    strategy: Strategy, training: Training, shape: Shape
 ) -> tuple[nn.Sequential, nn.Sequential]:
-    dim, dtype = problem.rows.shape[1], problem.rows.dtype
+    dim, dtype = training.problem.rows.shape[1], training.problem.rows.dtype
     sizes = shape.encoder_sizes(dim)
     if strategy == "task-agnostic":
         sizes = (dim, *sizes[1:-1], dim)
         encoder = identity_network(dim)
     else:
-        encoder = network(sizes, shape.activation, generator)
-    return encoder.to(dtype), network(sizes[::-1], shape.activation, generator).to(dtype)
+        encoder = network(sizes, shape.activation, training.generator)
+    decoder = network(sizes[::-1], shape.activation, training.generator)
+    return encoder.to(dtype), decoder.to(dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -27,20 +27,27 @@ LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is learned from: rows x, the answers y wanted for them, and l."""
+    """What is learned from: standardised rows z, the answers y wanted for them, f and l."""
 
     rows: Tensor  # (n, d)
     wanted: Tensor  # (n, ...)
-    target: nn.Module  # frozen
+    target: nn.Module  # frozen; it reads x = mean + spread ∘ z
     loss: LossFunction
+    mean: Tensor  # (d,)
+    spread: Tensor  # (d,)
+
+    def answers(self, z: Tensor) -> Tensor:
+        """f(x)."""
+        found: Tensor = self.target(torch.addcmul(self.mean, z, self.spread))
+        return found
 
     def risk(self, estimates: Tensor, chosen: Tensor | slice = slice(None)) -> Tensor:
         """Mean of l(f(x̂), y) over the chosen rows."""
-        return self.loss(self.target(estimates), self.wanted[chosen])
+        return self.loss(self.answers(estimates), self.wanted[chosen])
 
     def part(self, chosen: Tensor) -> Problem:
         """The same problem on some of the rows."""
-        return Problem(self.rows[chosen], self.wanted[chosen], self.target, self.loss)
+        return replace(self, rows=self.rows[chosen], wanted=self.wanted[chosen])
 
 
 def squared_loss(answers: Tensor, wanted: Tensor) -> Tensor:
@@ -58,51 +65,33 @@ LOSSES: dict[str, LossFunction] = {
     "cross-entropy": functional.cross_entropy,
 }
 
-_SOFT: dict[str, Callable[[Tensor], Tensor]] = {
-    "squared": lambda answers: answers,
+_PROBABLE: dict[str, Callable[[Tensor], Tensor]] = {
     "logistic": torch.sigmoid,
     "cross-entropy": lambda answers: answers.softmax(1),
 }
-"""y = f(x) where no y is given: as probabilities for the two others."""
+"""y = f(x) as probabilities, where no y is given."""
 
 _CHANGING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
 
-class Unscaled(nn.Module):
-    """f(mean + spread ∘ z): the task as a function of standardised rows."""
-
-    mean: Tensor
-    spread: Tensor
-
-    def __init__(self, target: nn.Module, mean: Tensor, spread: Tensor) -> None:
-        super().__init__()
-        self.target = target
-        self.register_buffer("mean", mean)
-        self.register_buffer("spread", spread)
-
-    def forward(self, z: Tensor) -> Any:
-        """z (n, d)."""
-        return self.target(torch.addcmul(self.mean, z, self.spread))
-
-
 def problem(rows: FloatArray, y: Any, target: Any, loss: object, scaling: Scaling) -> Problem:
     """The task on standardised rows; everything that could be wrong with it is refused here."""
+    function = LOSSES.get(loss) if isinstance(loss, str) else loss
+    if not callable(function):
+        raise InvalidInput(f"loss must be one of {get_args(LossName)} or a function, got {loss!r}")
     module = frozen(target)
     dtype = next((p.dtype for p in module.parameters()), torch.get_default_dtype())
-    scaled = torch.tensor((rows - scaling.mean) / scaling.spread, dtype=dtype)
-    task = Unscaled(module, *(torch.tensor(v, dtype=dtype) for v in (scaling.mean, scaling.spread)))
-    answers = answered(task, scaled)
-    name = loss if isinstance(loss, str) else None
-    if name is not None and name not in LOSSES:
-        raise InvalidInput(f"loss must be one of {get_args(LossName)} or a function, got {loss!r}")
-    wanted = _wanted(y, answers, name)
-    function = LOSSES[name] if name is not None else loss
-    if not callable(function):
-        raise InvalidInput(f"loss must be a name or a function, got {loss!r}")
-    value = function(answers, wanted)
+    scaled, mean, spread = (
+        torch.tensor(each, dtype=dtype)
+        for each in ((rows - scaling.mean) / scaling.spread, scaling.mean, scaling.spread)
+    )
+    unasked = Problem(scaled, scaled, module, function, mean, spread)
+    answers = _answered(unasked)
+    task = replace(unasked, wanted=_wanted(y, answers, loss))
+    value = function(answers, task.wanted)
     if not (isinstance(value, Tensor) and value.ndim == 0 and math.isfinite(float(value))):
         raise InvalidInput(f"loss must give one finite number, got {value!r}")
-    return Problem(scaled, wanted, task, function)
+    return task
 
 
 def frozen(target: Any) -> nn.Module:
@@ -123,11 +112,12 @@ def frozen(target: Any) -> nn.Module:
     return copy.deepcopy(target).eval().requires_grad_(False)
 
 
-def answered(task: nn.Module, rows: Tensor) -> Tensor:
+def _answered(task: Problem) -> Tensor:
     """f(x) for all rows (n, outputs), after a look at whether f is what it must be."""
+    rows = task.rows
     probe = rows[:2].clone().requires_grad_()
     try:
-        first = task(probe)
+        first = task.answers(probe)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         raise InvalidInput(
             f"target cannot read rows of {rows.shape[1]} features: {error}"
@@ -138,30 +128,30 @@ def answered(task: nn.Module, rows: Tensor) -> Tensor:
     if not first.requires_grad:
         raise InvalidInput("target is not differentiable: no gradient reaches its input")
     with torch.no_grad():
-        answers = torch.cat([task(rows[i : i + 8192]) for i in range(0, len(rows), 8192)])
+        answers = torch.cat([task.answers(rows[i : i + 8192]) for i in range(0, len(rows), 8192)])
     if not bool(torch.isfinite(answers).all()):
         raise InvalidInput("target gives NaN or infinity on the fit rows")
     return answers
 
 
-def _wanted(y: Any, answers: Tensor, name: str | None) -> Tensor:
+def _wanted(y: Any, answers: Tensor, loss: object) -> Tensor:
     """The answers wanted, in the shape that the loss needs."""
     if y is None:
-        return _SOFT[name or "squared"](answers)
+        return _PROBABLE[loss](answers) if loss in _PROBABLE else answers
     values = np.asarray(y)
     if len(values.shape) < 1 or len(values) != len(answers):
         raise InvalidInput(f"{len(answers)} rows, but y has shape {values.shape}")
-    if name == "cross-entropy":
+    if loss == "cross-entropy":
         return _classes(values, answers.shape[1])
     wanted = torch.tensor(values.astype(np.float64), dtype=answers.dtype)
     wanted = wanted.reshape(-1, 1) if wanted.ndim == 1 else wanted
-    if name is not None and wanted.shape != answers.shape:
+    if isinstance(loss, str) and wanted.shape != answers.shape:
         raise InvalidInput(
             f"y has shape {tuple(wanted.shape)}, the target answers {tuple(answers.shape)}"
         )
     if not bool(torch.isfinite(wanted).all()):
         raise InvalidInput("y has NaN or infinity")
-    if name == "logistic" and not bool(((wanted >= 0) & (wanted <= 1)).all()):
+    if loss == "logistic" and not bool(((wanted >= 0) & (wanted <= 1)).all()):
         raise InvalidInput("y must be 0, 1 or a probability for loss='logistic'")
     return wanted
 

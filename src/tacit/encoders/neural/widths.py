@@ -14,9 +14,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from tacit.encoders.neural.learning import Schedule, expected_loss, train, unperturbed
+from tacit.encoders.neural.learning import Learned, Training, unperturbed
 from tacit.encoders.neural.strategies import Noise, Shape, learn
-from tacit.encoders.neural.task import Problem
 from tacit.privacy.noise import FloatArray
 
 WIDTHS = (1, 2, 3, 5, 8, 16, 24)
@@ -27,25 +26,18 @@ _DRAWS = 32
 
 
 def held_out_losses(
-    problem: Problem,
-    shape: Shape,
-    noise_for: Callable[[int], Noise],
-    schedule: Schedule,
-    generator: torch.Generator,
+    training: Training, shape: Shape, noise_for: Callable[[int], Noise]
 ) -> dict[int, float]:
     """Z → expected task loss on the held-out quarter, of task-aware encoders."""
-    order = torch.randperm(len(problem.rows), generator=generator)
+    whole = training.problem
+    order = torch.randperm(len(whole.rows), generator=training.generator)
     held, fitted = order[: len(order) // _PART], order[len(order) // _PART :]
-    if not len(held):
-        held = fitted
-    short = replace(schedule, epochs=max(1, schedule.epochs // _PART))
+    judged = whole.part(held if len(held) else fitted)
+    short = replace(training.shorter(_PART), problem=whole.part(fitted))
     losses = {}
-    for width in [width for width in WIDTHS if width <= problem.rows.shape[1]]:
-        each, noise = replace(shape, width=width), noise_for(width)
-        learned = learn("task-aware", problem.part(fitted), each, noise, short, generator)
-        losses[width] = expected_loss(
-            learned.encoder, learned.decoder, problem.part(held), learned.perturb, _DRAWS
-        )
+    for width in [width for width in WIDTHS if width <= whole.rows.shape[1]]:
+        learned = learn("task-aware", short, replace(shape, width=width), noise_for(width))
+        losses[width] = learned.expected_loss(judged, _DRAWS)
     return losses
 
 
@@ -61,12 +53,10 @@ class _Constant(nn.Module):
         return self.estimate.expand(len(reports), -1)
 
 
-def without_report(
-    problem: Problem, schedule: Schedule, generator: torch.Generator
-) -> tuple[FloatArray, float]:
+def without_report(training: Training) -> tuple[FloatArray, float]:
     """The best x̂ for everybody, and the task loss it leaves: what no report at all would give."""
-    constant, nobody = _Constant(torch.zeros_like(problem.rows[0])), nn.Identity()
-    short = replace(schedule, epochs=max(1, schedule.epochs // _PART), regularization=0.0)
-    train(nobody, constant, problem, lambda _: unperturbed, short, generator)
-    loss = expected_loss(nobody, constant, problem, unperturbed, 1)
+    constant, nobody = _Constant(torch.zeros_like(training.problem.rows[0])), nn.Identity()
+    short = replace(training.shorter(_PART), regularization=0.0)
+    history = short.run(nobody, constant, lambda _: unperturbed)
+    loss = Learned(nobody, constant, unperturbed, history).expected_loss(training.problem, 1)
     return constant.estimate.detach().double().numpy(), loss
