@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,3 +68,50 @@ def test_twins_without_a_budget_spend_nothing() -> None:
     for _ in range(2):
         model.fit(DATA.X, DATA.y, task=DATA.task)
     assert model.ledger_ is None
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_is_no_refund(copied: Any) -> None:
+    model = learner().fit(DATA.X, DATA.y, task=DATA.task)
+    twin = copied(model)
+    with pytest.warns(PrivacyWarning):
+        twin.fit(DATA.X, DATA.y, task=DATA.task)
+    assert twin.guarantee_.runs == 2
+    assert not twin.guarantee_.proven  # two estimators: compared
+
+
+def test_fits_of_one_estimator_with_other_parameters_are_compared() -> None:
+    ledger = tacit.Ledger.in_memory()
+    model = learner(ledger=ledger)
+    for rounds in (1, 2):
+        model.set_params(rounds=rounds).fit(DATA.X, DATA.y, task=DATA.task)
+    assert "grid search" in model.guarantee_.reason
+
+
+def test_the_first_of_several_clones_is_certified_as_one_of_them() -> None:
+    first = learner(ledger=tacit.Ledger.in_memory()).fit(DATA.X, DATA.y, task=DATA.task)
+    clone(first).fit(DATA.X, DATA.y, task=DATA.task)
+    certificate = first.certificate()
+    assert not certificate["guarantee"]["proven"]
+    assert "grid search" in certificate["guarantee"]["reason"]
+
+
+def test_what_is_fitted_in_another_process_is_not_counted_and_not_proven() -> None:
+    """As joblib sends a clone to a worker; the refit at home then knows of nothing."""
+    base = learner()
+    sent = pickle.loads(pickle.dumps(clone(base)))
+    sent.fit(DATA.X, DATA.y, task=DATA.task)
+    assert "several processes" in sent.guarantee_.reason
+    at_home = clone(base).fit(DATA.X, DATA.y, task=DATA.task)
+    assert "several processes" in at_home.guarantee_.reason
+    assert not at_home.guarantee_.proven
+
+
+def test_a_file_counts_whatever_process_fits(tmp_path: Path) -> None:
+    base = learner(ledger=tmp_path / "ledger.sqlite")
+    sent = pickle.loads(pickle.dumps(clone(base)))
+    sent.fit(DATA.X, DATA.y, task=DATA.task)
+    at_home = clone(base).fit(DATA.X, DATA.y, task=DATA.task)
+    assert at_home.guarantee_.runs == 2
+    assert "grid search" in at_home.guarantee_.reason
+    assert "several processes" not in at_home.guarantee_.reason

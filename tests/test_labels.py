@@ -60,7 +60,22 @@ def test_a_new_school_called_a7_opens_no_account_for_school_7() -> None:
 @pytest.mark.parametrize(
     ("labels", "text"),
     [
-        ((1, 1.0, "1", " 1\t", np.int8(1), np.float32(1), Decimal(1), Decimal("1.00"), "1"), "1"),
+        (
+            (
+                1,
+                1.0,
+                "1",
+                "1.0",
+                "\ufeff1",
+                " 1\t",
+                np.int8(1),
+                np.float32(1),
+                Decimal(1),
+                Decimal("1.00"),
+                "1",
+            ),
+            "1",
+        ),
         ((0, -0.0, Decimal("-0"), Decimal("0E+3")), "0"),
         ((1000, 1e3, Decimal("1E+3")), "1000"),
         ((2**70, float(2**70), Decimal(2**70), str(2**70)), str(2**70)),
@@ -101,7 +116,8 @@ def test_a_day_and_its_midnight_are_one_task_and_so_is_one_moment_in_two_time_zo
         ("007", "7"),
         ("007", 7),
         ("a", "A"),
-        (1, "1.0"),
+        (1, "01.0"),
+        (1.1, "1.10"),
         (1, True),
         (1, 1.5),
         ("a", ("a",)),

@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from tacit.privacy.account import Statement
 from tacit.privacy.chain import Entry, canonical
 from tacit.privacy.runs import Run
-from tacit.privacy.spending import Spending, Statement
+from tacit.privacy.spending import Spending
 from tacit.tasks.labels import canonical_label
 
 UNIT, DATASET = "unit", "data"
@@ -43,16 +44,24 @@ def public_accounts(
     ``run`` is the one that the certificate is about, with the runs of its nodes.
     """
     state = folded(entries)
-    released = _released(entries)
+    released, parts = _released(entries), set(parts_of(state, dataset, run))
     histories: dict[str, list[str]] = {canonical_label(task): [] for task in tasks}
     for known in state.runs.values():
         if known.dataset == dataset and known.name in released:
-            this = known.name == run or known.name.startswith(f"{run}, ")
-            for task, part in _parts(known, released[known.name], this):
+            for task, part in _parts(known, released[known.name], known.name in parts):
                 if task in histories:
                     histories[task].append(part)
     different = Counter(tuple(history) for history in histories.values()).most_common()
     return [{"tasks": n, "runs": [json.loads(p) for p in parts]} for parts, n in different]
+
+
+def parts_of(state: Spending, dataset: str, run: str) -> list[str]:
+    """The names under which the ledger knows a run: its own, or those of its nodes."""
+    return [
+        known.name
+        for known in state.runs.values()
+        if known.dataset == dataset and (known.name == run or known.name.startswith(f"{run}, "))
+    ]
 
 
 def folded(entries: Sequence[Entry]) -> Spending:
@@ -95,7 +104,6 @@ def _public(run: Run, i: int, released: list[list[Any]], this: bool) -> str:
         budgets=(run.budgets[run.budget_of[i]],),
         budget_of=np.zeros(1, dtype=np.intp),
         shares=run.shares[[i]],
-        family="",
         made=("", ""),
         pairs=run.pairs[[i]],
         block=run.block[[i]],
@@ -118,6 +126,8 @@ def replayed(account: Mapping[str, Any]) -> tuple[Statement, Run | None]:
         if part["this"]:
             this = state.runs[str(number)]
     names = [] if this is None else [this.name]
+    if not all(np.all(run.shares > 0) for run in state.runs.values()):
+        raise ValueError("a run that charged this unit reveals something of it")
     return state.statement(DATASET, [UNIT], names), this
 
 

@@ -24,9 +24,9 @@ from tacit.certificate.accounts import replayed
 from tacit.certificate.issuing import arrays_digest, first_line
 from tacit.errors import BudgetExceeded, InvalidInput, TacitError
 from tacit.privacy import mechanisms, promises
+from tacit.privacy.account import Statement
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import agree, canonical, event_to_json, sha256
-from tacit.privacy.spending import Statement
 from tacit.rounding import rounded_down, rounded_up
 
 SLACK = 1e-6

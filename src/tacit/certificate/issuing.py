@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacit import folder
 from tacit._version import __version__
 from tacit.certificate import documents
-from tacit.certificate.accounts import folded, public_accounts
+from tacit.certificate.accounts import folded, parts_of, public_accounts
 from tacit.certificate.documents import Document
 from tacit.errors import UntrustedMessage
 from tacit.privacy import promises
@@ -74,7 +74,8 @@ def _as_recorded(about: Subject, ledger: Ledger) -> tuple[Guarantee, Document]:
     """The guarantee at the ledger's head, and the head with the public steps that lead to it."""
     entries = ledger.entries()
     tasks, run = about.tasks, about.run or ""
-    found = folded(entries).statement(ledger.dataset, tasks, [])
+    state = folded(entries)
+    found = state.statement(ledger.dataset, tasks, parts_of(state, ledger.dataset, run))
     guarantee = about.guarantee
     new = [doubt for doubt in found.doubts if doubt not in guarantee.reason]
     raised = replace(

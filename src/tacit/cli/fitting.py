@@ -181,7 +181,7 @@ def _fitted(
     label = training.labels[:1]
 
     def spent() -> float:
-        return ledger.costs(label)[0].epsilon_at(request.delta)
+        return ledger.statement(label).epsilon
 
     try:
         with progress_bar("learning", spent) as report:

@@ -12,7 +12,8 @@ from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Entry, Ledger
 from tacit.privacy.runs import Run
-from tacit.privacy.spending import Account, Spending, Statement
+from tacit.privacy.account import Account, Statement
+from tacit.privacy.spending import Spending
 from tacit.rounding import rounded_down, rounded_up
 
 Found = dict[str, Any]

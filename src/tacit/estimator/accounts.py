@@ -1,11 +1,14 @@
 """Whose ledger an estimator spends from, when it was given none: one that its clones share.
 
-``ledger=None`` is a ledger in memory. It belongs to the estimator *and its clones*, so that a refit
-and every fit of a grid search are added up, as they look at the same data.
+``ledger=None`` is a ledger in memory. It belongs to the estimator *and its clones and copies*, so
+that a refit and every fit of a grid search are added up, as they look at the same data. Another
+process has another memory: what is fitted there is not counted, and so nothing is proven.
 """
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import secrets
 import warnings
 from typing import Any
@@ -16,19 +19,19 @@ from tacit.errors import PrivacyWarning
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
 
+ELSEWHERE = (
+    "fits in several processes without a ledger that is a file: what the others released is not "
+    "counted"
+)
+
 
 class Family:
-    """An estimator and its clones: a name, and the ledger in memory that they share."""
+    """An estimator, its clones and copies: a name, and the ledger in memory that they share."""
 
-    def __init__(self) -> None:
-        self.name = secrets.token_hex(4)
+    def __init__(self, name: str = "") -> None:
+        self.elsewhere = bool(name)  # whether members fit, or may fit, in another process
+        self.name = name or secrets.token_hex(4)
         self.ledger: Ledger | None = None
-        self.members = 0
-
-    def joined(self) -> str:
-        """The name of one more member."""
-        self.members += 1
-        return f"{self.name}/{self.members}"
 
 
 class Accounted(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no types
@@ -51,14 +54,34 @@ class Accounted(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no ty
         return self._relatives
 
     def _member(self) -> str:
-        """This estimator's name among its clones."""
+        """This estimator's name among its relatives: another one with other parameters."""
         if "_name" not in self.__dict__:
-            self._name = self._family().joined()
-        return self._name
+            self._name = secrets.token_hex(4)
+        chosen = repr(sorted((k, repr(v)) for k, v in self.get_params().items() if k != "run"))
+        digest = hashlib.sha256(chosen.encode()).hexdigest()[:8]
+        return f"{self._family().name}/{self._name}-{digest}"
+
+    def _uncounted(self) -> list[str]:
+        """Why the ledger in memory may not have seen everything."""
+        return [ELSEWHERE] if self.ledger is None and self._family().elsewhere else []
 
     def __sklearn_clone__(self) -> Any:
         twin = super().__sklearn_clone__()
         twin._relatives = self._family()
+        return twin
+
+    def __copy__(self) -> Any:
+        return self._copied(dict(self.__dict__))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        shared = ("_relatives", "ledger", "ledger_")
+        kept = {k: copy.deepcopy(v, memo) for k, v in self.__dict__.items() if k not in shared}
+        return self._copied(kept | {k: v for k, v in self.__dict__.items() if k in shared})
+
+    def _copied(self, state: dict[str, Any]) -> Any:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(state | {"_relatives": self._family()})
+        twin.__dict__.pop("_name", None)
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
@@ -67,7 +90,16 @@ class Accounted(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no ty
         used = kept.get("ledger_")
         if used is not None and used.path is None:
             kept = kept | {"ledger_": None}
-        return {name: value for name, value in kept.items() if name not in ("_relatives", "_name")}
+        if used is None:  # not fitted: it may be on its way to be fitted elsewhere
+            self._family().elsewhere = True
+        kept = {k: v for k, v in kept.items() if k not in ("_relatives", "_name")}
+        return kept | {"_family_name": self._family().name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        name = state.pop("_family_name", "")
+        super().__setstate__(state)
+        self._relatives = Family(name)
 
     def _warn_of_refits(self, guarantee: Guarantee) -> None:
         """Somebody who gave no ledger may not expect that fits add up."""

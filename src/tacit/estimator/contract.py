@@ -15,7 +15,7 @@ saving are the same for all of them, here.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import numpy as np
@@ -252,7 +252,7 @@ class MultiTaskEstimator(Saved):
 
     def _doubts(self, schema: Schema) -> list[str]:
         """Why the guarantee is not proven, if it is not."""
-        doubts = [self._claimed_only()] if self._claimed_only() else []
+        doubts = [*([self._claimed_only()] if self._claimed_only() else []), *self._uncounted()]
         if schema.from_data:
             doubts.append("ranges measured on the data (ranges='from-data')")
         measured = self.loss == "logistic" and schema.classes is None
@@ -365,7 +365,7 @@ class MultiTaskEstimator(Saved):
         return tags
 
 
-@dataclass_transform(kw_only_default=True)
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def learner(cls: type[T]) -> type[T]:
     """A class whose annotated fields are its parameters, by name, those of its bases first."""
     return dataclass(eq=False, repr=False, kw_only=True)(cls)
@@ -375,8 +375,8 @@ def learner(cls: type[T]) -> type[T]:
 class PrivateLearner(MultiTaskEstimator):
     """The parameters of every learner with a budget; a learner adds its own."""
 
-    loss: Literal["squared", "logistic"] = "squared"
-    budget: Budget | Mapping[Any, Budget] | None = None  # None: the non-private twin
+    loss: Literal["squared", "logistic"] = field(default="squared", kw_only=False)
+    budget: Budget | Mapping[Any, Budget] | None = field(default=None, kw_only=False)  # None: twin
     ledger: Any = None  # a Ledger, a path, or None: in memory, shared by clones
     noise: Literal["secure", "simulated"] = "secure"
     ranges: Any = None  # declared ranges and categories; see tacit.tasks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ class Pooled(MultiTaskEstimator):
     True
     """
 
-    loss: Literal["squared", "logistic"] = "squared"
+    loss: Literal["squared", "logistic"] = field(default="squared", kw_only=False)
     ranges: Any = None
     fit_intercept: bool = True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ class SingleTask(MultiTaskEstimator):
     (1, 2)
     """
 
-    loss: Literal["squared", "logistic"] = "squared"
+    loss: Literal["squared", "logistic"] = field(default="squared", kw_only=False)
     ranges: Any = None
     fit_intercept: bool = True
     penalty: Literal["l2", "l1"] = "l2"

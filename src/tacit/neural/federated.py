@@ -226,7 +226,10 @@ class FederatedMTL(Certified):
             self.budget,
             [event] * rounds,
             secure=noise is None,
-            doubts=doubts(plan, self.budget, noise, measured=measured, together=together),
+            doubts=[
+                *doubts(noise, measured=measured, together=together),
+                *self._uncounted(),
+            ],
             family=self._member(),
         )
         return plan, rounds, door

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidInput, LedgerCorrupt, LedgerError
 from tacit.privacy import runs
+from tacit.privacy.account import Statement
 from tacit.privacy.accounting import Cost, Event
 from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget
 from tacit.privacy.chain import (
@@ -57,9 +58,10 @@ from tacit.privacy.chain import (
 )
 from tacit.privacy.release import Declared, FloatArray, Key, Mechanism, Release, new_run
 from tacit.privacy.runs import Cap, Run
-from tacit.privacy.spending import Spending, Statement, fold
+from tacit.privacy.spending import Spending, fold
 from tacit.privacy.store import LOCK, SCHEMA_VERSION, Store
 from tacit.privacy.verification import verdict
+from tacit.tasks.labels import canonical_label
 
 __all__ = [
     "Anchor",
@@ -100,8 +102,8 @@ class Ledger:
         cap: Budget | Sequence[Budget] | None = None,
         read_only: bool = False,
     ) -> None:
-        self.path = None if path is None else Path(path).absolute()
-        self.dataset, self.cap = dataset, checked_cap(cap)
+        self.path = None if path is None else Path(path).resolve()
+        self.dataset, self.cap = canonical_label(dataset), checked_cap(cap)
         self._begin(Store(self.path, _first_row(), read_only=read_only))
 
     @classmethod
@@ -115,7 +117,7 @@ class Ledger:
         """The same record, for another data set, or one that is new to it under a cap."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.dataset, other.cap = dataset, checked_cap(cap)
+        other.dataset, other.cap = canonical_label(dataset), checked_cap(cap)
         other._begin(self._store)
         return other
 
@@ -188,14 +190,24 @@ class Ledger:
         )
         if self._known(asked):
             return
-        # Composing a sampled plan may take seconds: it is done before others are kept waiting.
+        while not self._declared(asked):
+            pass
+        self._known(asked)
+
+    def _declared(self, asked: Run) -> bool:
+        """Prices the run and appends it; False if another process fixed the cap meanwhile.
+
+        Composing a sampled plan may take seconds: it is done before others are kept waiting.
+        """
         found = replace(runs.priced(asked, self._cap_for(asked)), made=_made())
         with self._transaction():
-            if run not in self._state.runs:
-                self._cap_for(asked)
-                self._state.check(found, runs.planned_charge(found))
-                self._append("run", found.to_json())
-        self._known(asked)
+            if asked.name in self._state.runs:
+                return True
+            if self._cap_for(asked) != found.cap:
+                return False
+            self._state.check(found, self._state.planned_charge(found))
+            self._append("run", found.to_json())
+        return True
 
     def release(
         self,
@@ -236,7 +248,7 @@ class Ledger:
             if key in self._state.spends:
                 self._same_spend(key, payload)
                 return self._persisted(key)
-            self._state.check(run, self._state.charge(run, event))
+            self._state.check(run, self._state.charge(run, event, payload["secure"]))
             self._append("spend", payload)
             return None
 
@@ -457,13 +469,16 @@ class Ledger:
         where = "in memory" if self.path is None else str(self.path)
         return f"<Ledger {where}, data set {self.dataset!r}>"
 
-    def __deepcopy__(self, _: dict[int, Any]) -> Ledger:
+    def __copy__(self) -> Ledger:
         return self  # a clone of an estimator spends from the same ledger
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Ledger:
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
             raise LedgerError("an in-memory ledger cannot go to another process; use a file")
-        return _reopened, (str(self.path), self.dataset)
+        return _reopened, (str(self.path), self.dataset, self.cap, self._store.read_only)
 
 
 def checked_cap(cap: Budget | Sequence[Budget] | None) -> Cap:
@@ -502,8 +517,8 @@ def _made() -> tuple[str, str]:
     return f"{who}@{platform.node()}", datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _reopened(path: str, dataset: str) -> Ledger:
-    return Ledger(path, dataset=dataset)
+def _reopened(path: str, dataset: str, cap: Cap, read_only: bool) -> Ledger:
+    return Ledger(path, dataset=dataset, cap=cap or None, read_only=read_only)
 
 
 def _checked_key(key: Key) -> Key:

@@ -20,9 +20,9 @@ sampled           the whole block of the plan once, with its first release: the 
 ================  ===================================================================
 
 Pure releases whose sum exceeds the budget, but whose optimal composition does not, are a block too:
-they cost the run's own (ε, δ), once. Where a cap was planned for k releases of one pure event and
-nothing else (reports that come one by one; the unit says so, so nothing else adds up with them), c
-of them cost c/k of the optimal composition of all k: whoever makes all k has spent just that.
+they cost the run's own (ε, δ), once. Where k releases of one pure event were planned beforehand and
+come one by one, in runs of their own (a person's reports), the first costs the optimal composition
+of all k, the others nothing, and the k + 1st is refused.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ from tacit.privacy.release import FloatArray
 from tacit.tasks.labels import canonical_label
 
 SAMPLED: frozenset[type] = frozenset({Poisson, Visible})
+
+ANTIPODAL = (
+    "Poisson sampling with replace neighbours: that the antipodal pair dominates is assumed, not "
+    "proven; zero-out needs no such assumption"
+)
 
 EXPECTED = 2
 """Of a cap's δ a sampled run takes what is best if there are so many like it: a public rule."""
@@ -88,6 +93,15 @@ class Run:
         """The relation of its budgets and events."""
         return "replace" if self.promise.neighbours == "replace" else "zero-out"
 
+    def planned_event(self) -> tuple[tuple[Event, int], int]:
+        """(the event, k) that were planned for each task, and how many of them are made here."""
+        return (self.plan[0][0], self.planned), self.plan[0][1]
+
+    def float_delta(self) -> FloatArray:
+        """(m,): the budget's δ, where the run's own price has none: what noise in floats claims."""
+        budgets = np.array([*(budget.delta for budget in self.budgets), 0.0])[self.budget_of]
+        return np.where((self.shares > 0) & (self.pairs[:, 1] == 0), budgets, 0.0)
+
     def to_json(self) -> dict[str, Any]:
         """The payload of its entry."""
         kinds = sorted(kind.__name__ for kind in self.block_kinds)
@@ -120,7 +134,7 @@ class Run:
         """Inverse of to_json."""
         m, promise = len(fields["tasks"]), Promise(*fields["promise"])
         kinds = {kind.__name__: kind for kind in SAMPLED | {Pure}}
-        return cls(
+        run = cls(
             name=fields["run"],
             dataset=fields["dataset"],
             tasks=tuple(map(str, fields["tasks"])),
@@ -132,13 +146,42 @@ class Run:
             secure=bool(fields["secure"]),
             doubts=tuple(fields["doubts"]),
             cap=_budgets_from_json(fields["cap"], promise.neighbours),
-            planned=int(fields["planned"]),
+            planned=fields["planned"],
             family=fields["family"],
             made=(fields["made"][0], fields["made"][1]),
             pairs=np.column_stack([unpacked(column, m) for column in fields["pairs"]]),
             block_kinds=frozenset(kinds[name] for name in fields["block"]["kinds"]),
             block=np.column_stack([unpacked(c, m) for c in fields["block"]["charges"]]),
         )
+        _require_sense(run)
+        return run
+
+
+def _require_sense(run: Run) -> None:
+    """What no run declares, whoever wrote it: counts and shares that would refund."""
+    counts = [count for _, count in run.plan]
+    if not all(type(count) is int and count >= 1 for count in counts):
+        raise InvalidInput(f"run {run.name!r} plans an event a number of times, got {counts}")
+    if not np.all((run.shares >= 0) & (run.shares <= 1)):
+        raise InvalidInput(f"run {run.name!r}: shares are in [0, 1]")
+    if not (np.all(run.pairs >= 0) and np.all(run.block >= 0)):
+        raise InvalidInput(f"run {run.name!r}: prices are numbers that are not negative")
+    if run.planned and not _is_planned(run):
+        raise InvalidInput(
+            f"run {run.name!r}: {run.planned!r} planned releases are of one pure event, whole, at "
+            "least as many as the run makes"
+        )
+
+
+def _is_planned(run: Run) -> bool:
+    whole = np.all((run.shares == 0) | (run.shares == 1))
+    return bool(
+        type(run.planned) is int
+        and len(run.plan) == 1
+        and isinstance(run.plan[0][0], Pure)
+        and run.plan[0][1] <= run.planned
+        and whole
+    )
 
 
 def _budgets_to_json(budgets: Sequence[Budget]) -> list[list[float]]:
@@ -168,6 +211,8 @@ def declared(
     family: str = "",
 ) -> Run:
     """The run that a caller describes, checked; its prices are not computed yet."""
+    if not (isinstance(name, str) and isinstance(dataset, str)):
+        raise InvalidInput(f"a run and its data set are named by text, got {name!r}, {dataset!r}")
     labels = tuple(canonical_label(task) for task in tasks)
     if not labels or len(set(labels)) < len(labels):
         raise InvalidInput("a run needs at least one task, and each task once")
@@ -187,12 +232,20 @@ def declared(
         shares=(budget_of >= 0).astype(np.float64),
         plan=tuple(Counter(plan).items()),
         secure=secure,
-        doubts=tuple(doubts),
+        doubts=tuple(dict.fromkeys([*doubts, *_assumed(plan)])),
         planned=planned,
         family=family,
     )
     run.declaration()  # refuses events that are none
-    return run if shares is None else replace(run, shares=_checked_shares(run, shares))
+    run = run if shares is None else replace(run, shares=_checked_shares(run, shares))
+    _require_sense(run)
+    return run
+
+
+def _assumed(plan: Sequence[Event]) -> list[str]:
+    """What the accounting of a plan assumes and nobody has proven."""
+    replaced = any(isinstance(e, Poisson) and e.neighbours == "replace" for e in plan)
+    return [ANTIPODAL] if replaced else []
 
 
 def _relation(budgets: Sequence[Budget], plan: Sequence[Event]) -> Neighbours:
@@ -237,12 +290,10 @@ def priced(run: Run, cap: Cap) -> Run:
 
 
 def _planned_price(run: Run, cap: Cap) -> FloatArray:
-    """(m, 2): c/k of the optimal composition of the k releases that the cap was planned for."""
-    if len(run.plan) != 1 or not np.all((run.shares == 0) | (run.shares == 1)):
-        raise InvalidInput("a cap that was planned for k releases is for one event, whole")
-    (event, count), k = run.plan[0], run.planned
-    pair = np.array(own_pair([(event, k)], cap[-1])) * count / k
-    return np.asarray(run.shares[:, None] * pair)
+    """(m, 2): the optimal composition of the k releases that were planned, for each task."""
+    plan, _ = run.planned_event()
+    pair = np.array(own_pair([plan], cap[-1]))
+    return np.asarray((run.shares > 0)[:, None] * pair)
 
 
 def scaled_plan(plan: Sequence[tuple[Event, int]], share: float) -> tuple[tuple[Event, int], ...]:
@@ -303,15 +354,6 @@ def event_charge(event: Event, shares: FloatArray) -> FloatArray:
         case _:
             raise AssertionError(f"{event} has no cost of its own")
     return charge
-
-
-def planned_charge(run: Run) -> FloatArray:
-    """What the whole plan costs each task under a cap, (m, 3)."""
-    total = run.block.copy()
-    for event, count in run.plan:
-        if type(event) not in run.block_kinds:
-            total += count * event_charge(event, run.shares)
-    return total
 
 
 def groups(keys: FloatArray, among: NDArray[np.bool_]) -> list[NDArray[np.intp]]:

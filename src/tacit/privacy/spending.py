@@ -6,7 +6,7 @@ has not seen yet into arrays, one row a task, and asks those.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,132 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, TacitError
+from tacit.privacy.account import COMPARED, IN_FLOATS, Account, Statement
 from tacit.privacy.accounting import Cost, Event
 from tacit.privacy.chain import Entry, Row, agree, entry, event_from_json
 from tacit.privacy.release import FloatArray, Key
-from tacit.privacy.runs import Cap, Promise, Run, event_charge, priced, refusal, with_slack
+from tacit.privacy.runs import Promise, Run, event_charge, priced, refusal
 from tacit.tasks.labels import canonical_label
-
-IN_FLOATS = (
-    "pure noise drawn in floating point: δ = 0 holds of the ideal mechanism, and is not claimed of "
-    "this one"
-)
-
-
-COMPARED = (
-    "one of several fits by clones of one estimator, as in a grid search: the scores by which they "
-    "were compared are looks at private data that nothing counts"
-)
-
-
-ROUNDING = 1e-6
-"""Runs that share a cap out exactly add up to it, but for this."""
-
-
-@dataclass(frozen=True)
-class Statement:
-    """What everything recorded for some tasks reveals of the worst of them, all told."""
-
-    epsilon: float
-    delta: float
-    runs: int  # the most on one task
-    after_output: bool  # several runs' own prices, added: the sum was not fixed beforehand
-    cap: Cap
-    secure_noise: bool  # of all of them
-    doubts: tuple[str, ...]  # of all of them; nothing is proven where there is one
-    run_epsilon: float = 0.0  # of the run asked about, by itself
-    run_delta: float = 0.0
-
-    @property
-    def proven(self) -> bool:
-        """Whether nothing is doubtful."""
-        return not self.doubts
-
-
-class Account:
-    """What was spent on each task of one data set, for whom, and what is doubtful about it."""
-
-    def __init__(self) -> None:
-        self._row: dict[str, int] = {}
-        self.costs = np.zeros((0, 3))  # μ², ε, δ₀: what a lifetime cap is held against
-        self.pairs = np.zeros((0, 2))  # Σε and Σδ of the runs' own prices
-        self.runs = np.zeros(0, dtype=np.intp)
-        self.promise = np.zeros(0, dtype=np.intp)  # of ``promises``; −1 until something is charged
-        self.insecure = np.zeros(0, dtype=np.bool_)
-        self.promises: list[Promise] = []
-        self.doubts: dict[str, NDArray[np.bool_]] = {}
-        self.cap: Cap = ()
-        self.opened = False  # whether a run was declared: from then on the cap is fixed
-
-    def rows(self, labels: Iterable[str]) -> NDArray[np.intp]:
-        """Where these tasks are; a new one has spent nothing."""
-        row = self._row
-        found = [row.setdefault(label, len(row)) for label in labels]
-        new = len(row) - len(self.costs)
-        if new:
-            self.costs = np.vstack([self.costs, np.zeros((new, 3))])
-            self.pairs = np.vstack([self.pairs, np.zeros((new, 2))])
-            self.runs = np.append(self.runs, np.zeros(new, dtype=np.intp))
-            self.promise = np.append(self.promise, np.full(new, -1))
-            self.insecure = np.append(self.insecure, np.zeros(new, dtype=np.bool_))
-            pad = np.zeros(new, dtype=np.bool_)
-            self.doubts = {text: np.append(mask, pad) for text, mask in self.doubts.items()}
-        return np.array(found, dtype=np.intp)
-
-    @property
-    def labels(self) -> list[str]:
-        """All tasks that a run ever declared, by row."""
-        return list(self._row)
-
-    def begin(self, run: Run, rows: NDArray[np.intp]) -> None:
-        """The first release of a run: its own price, and its doubts, for all that it charges."""
-        if run.promise not in self.promises:
-            self.promises.append(run.promise)
-        self.pairs[rows] += run.pairs[run.shares > 0]
-        self.runs[rows] += 1
-        self.promise[rows] = self.promises.index(run.promise)
-        for text in run.doubts:
-            self.doubt(text, rows)
-
-    def doubt(self, text: str, rows: NDArray[np.intp]) -> None:
-        """From now on something is doubtful about these tasks."""
-        if rows.size:
-            self.doubts.setdefault(text, np.zeros(len(self.costs), dtype=np.bool_))[rows] = True
-
-    def statement(self, rows: NDArray[np.intp]) -> Statement:
-        """Everything that was spent on these tasks, of the worst of them."""
-        runs = self.runs[rows]
-        found = {
-            self._pair(int(n), tuple(pair), tuple(cost))
-            for n, pair, cost in zip(
-                runs.tolist(), self.pairs[rows].tolist(), self.costs[rows].tolist(), strict=True
-            )
-        }
-        return Statement(
-            epsilon=max((pair[0] for pair in found), default=0.0),
-            delta=max((pair[1] for pair in found), default=0.0),
-            runs=int(runs.max(initial=0)),
-            after_output=any(pair[2] for pair in found),
-            cap=self.cap,
-            secure_noise=not self.insecure[rows].any(),
-            doubts=tuple(text for text, mask in self.doubts.items() if mask[rows].any()),
-        )
-
-    def _pair(
-        self, runs: int, pair: tuple[float, ...], cost: tuple[float, ...]
-    ) -> tuple[float, float, bool]:
-        """(ε, δ) of one task, and whether it is a sum that was not fixed beforehand.
-
-        One run states its own price. Several state their sum, or the rung of the cap's ladder that
-        they have reached, whichever is less. For a rung k, what is seen while it is not passed is
-        (ε_k, δ_k)-DP (a filter); summed over the rungs on which one may stop, δ is their sum.
-        """
-        if runs <= 1 or not self.cap:
-            return pair[0], pair[1], runs > 1
-        reached = next((r for r in self.cap if Cost(*cost).within(with_slack(r))), self.cap[-1])
-        if reached.epsilon <= pair[0] * (1 + ROUNDING):
-            return reached.epsilon, sum(rung.delta for rung in self.cap), False
-        return pair[0], pair[1], True
 
 
 @dataclass(frozen=True)
@@ -204,7 +84,8 @@ class Spending:
         if key in self.spends or key.run not in self.runs:
             raise LedgerCorrupt(f"entry {entry.seq}: a second spend for {key}, or one without run")
         run, event = self.runs[key.run], event_from_json(entry.payload["event"])
-        charge = self.charge(run, event)
+        exact = bool(entry.payload["secure"])
+        charge = self.charge(run, event, exact)
         if strict:
             self.check(run, charge)
         self._left[run.name][self._planned(run, event)] -= 1
@@ -215,48 +96,73 @@ class Spending:
             self._begun.add(run.name)
             account.begin(run, charged)
         account.costs[rows] += charge
-        if not entry.payload["secure"]:
+        if not exact:
             account.insecure[charged] = True
             self._claim_delta(run, account, rows)
         self.spends[key] = entry.seq
 
     def _claim_delta(self, run: Run, account: Account, rows: NDArray[np.intp]) -> None:
         """Of noise drawn in floats δ = 0 is not claimed: the budget's δ is, or it is a doubt."""
-        if run.name in self._in_floats or run.pairs[:, 1].all():
-            return
-        budgets = np.array([*(budget.delta for budget in run.budgets), 0.0])[run.budget_of]
-        added = np.where((run.shares > 0) & (run.pairs[:, 1] == 0), budgets, 0.0)
-        self._in_floats[run.name] = added
-        account.pairs[rows, 1] += added
-        account.doubt(IN_FLOATS, rows[(run.shares > 0) & (run.pairs[:, 1] + added == 0)])
+        if run.name not in self._in_floats:
+            added = self._in_floats[run.name] = run.float_delta()
+            alone = account.runs[rows] == 1
+            account.pairs[rows, 1] += added
+            account.first[rows] += np.where(alone, added, 0.0)
+            account.doubt(IN_FLOATS, rows[(run.shares > 0) & (run.pairs[:, 1] + added == 0)])
 
     def _apply_output(self, key: Key, entry: Entry) -> None:
         if key not in self.spends or key in self.outputs:
             raise LedgerCorrupt(f"entry {entry.seq}: an output of {key} that no spend allows")
         self.outputs[key] = Output(entry.payload["sha256"], entry.payload["secure"])
 
-    def charge(self, run: Run, event: Event) -> FloatArray:
+    def charge(self, run: Run, event: Event, exact: bool) -> FloatArray:
         """What one more release costs each task under a cap; LedgerError if none is left."""
         self._planned(run, event)
+        charge = self._event_charge(run, event)
+        if not exact and run.name not in self._in_floats:
+            charge = charge.copy()
+            charge[:, 2] += run.float_delta()
+        return charge
+
+    def planned_charge(self, run: Run) -> FloatArray:
+        """What the whole plan of a run that has not begun costs each task under a cap."""
+        total = self._block_charge(run)
+        for event, count in run.plan:
+            if type(event) not in run.block_kinds:
+                total = total + count * event_charge(event, run.shares)
+        return total
+
+    def _event_charge(self, run: Run, event: Event) -> FloatArray:
         if type(event) not in run.block_kinds:
             return event_charge(event, run.shares)
-        return run.block if self._block_due[run.name] else np.zeros_like(run.block)
+        return self._block_charge(run) if self._block_due[run.name] else np.zeros_like(run.block)
+
+    def _block_charge(self, run: Run) -> FloatArray:
+        """What is charged with a run's first release alone."""
+        if not run.planned:
+            return run.block
+        plan, count = run.planned_event()
+        rows = self._where(run)  # first: it may add new tasks
+        made = self.account(run.dataset).made(plan)[rows]
+        over = (run.shares > 0) & (made + count > plan[1])
+        if over.any():
+            task, cap = run.tasks[int(np.argmax(over))], run.cap[-1] if run.cap else "no cap"
+            raise BudgetExceeded(task, 0.0, float(run.pairs[:, 0].max()), cap)
+        return np.where((made == 0)[:, None], run.block, 0.0)  # the whole plan, with its first
 
     def check(self, run: Run, charge: FloatArray) -> None:
-        """Does it add up? LedgerError if not; BudgetExceeded if a task's cap cannot afford it."""
+        """Does it add up? LedgerError if not; BudgetExceeded if a task's cap cannot afford it.
+
+        Tasks that are not charged must be promised the same too: a statement speaks of all.
+        """
         account, rows = self.account(run.dataset), self._where(run)
-        charged = rows[run.shares > 0]
-        before = account.promise[charged]
+        before = account.promise[rows]
         known = account.promises.index(run.promise) if run.promise in account.promises else -1
         clash = (before >= 0) & (before != known)
         if clash.any():
             first = int(np.argmax(clash))
             raise LedgerError(
-                _mismatch(
-                    np.array(run.tasks)[run.shares > 0][first],
-                    account.promises[before[first]],
-                    run.promise,
-                )
+                _mismatch(run.tasks[first], account.promises[before[first]], run.promise)
             )
         refused = refusal(run, account.costs[rows], charge)
         if refused is not None:
@@ -266,7 +172,10 @@ class Spending:
         """What everything recorded for these tasks adds up to, with these runs' part beside it."""
         account = self.account(dataset)
         whole = account.statement(account.rows(map(canonical_label, tasks)))
-        asked = [self.runs[run] for run in runs if run in self.runs]
+        unknown = [run for run in runs if run not in self.runs]
+        if unknown:
+            raise LedgerError(f"run {unknown[0]!r} is not on this ledger")
+        asked = [self.runs[run] for run in runs]
         if not asked:
             return whole
         epsilon, delta = np.vstack([self._pairs(run) for run in asked]).max(axis=0).tolist()
@@ -324,7 +233,7 @@ def _require_priced(run: Run) -> None:
     digit."""
     again = priced(run, run.cap)
     for mine, theirs in ((again.pairs, run.pairs), (again.block, run.block)):
-        if np.any(mine > theirs * (1 + 1e-6)):
+        if again.block_kinds != run.block_kinds or not np.all(mine <= theirs * (1 + 1e-6)):
             raise LedgerCorrupt(f"run {run.name!r} was declared at a lower price than its plan's")
 
 

@@ -59,6 +59,7 @@ class Store:
         """``first`` is the entry that a new ledger begins with; an old one keeps its own."""
         self.name = ":memory:" if path is None else str(path)
         self._path, self.read_only = path, read_only
+        self._known_length = 0
         with LOCK, self._errors():
             if path is None:
                 self._connect()
@@ -131,8 +132,12 @@ class Store:
 
         Not synced: should it be lost with the power, an older head is as true.
         """
-        if self._path is None:
+        if self._path is None or self._known_length >= head.length:
             return
+        self._known_length = head.length
+        kept = self.kept_head()
+        if kept is not None and kept.length >= head.length:
+            return  # another process has written a newer one
         partial = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
         with suppress(OSError):
             try:

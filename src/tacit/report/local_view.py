@@ -122,7 +122,7 @@ def measure(
     tell = progress or (lambda what, done, of: None)
     bench = Bench(model, training, held_out, schema)
     tell("single-task learning", 0, 1)
-    alone = SingleTask(model.loss, fit_intercept=bench.intercept).fit_tasks(training, schema)
+    alone = SingleTask(loss=model.loss, fit_intercept=bench.intercept).fit_tasks(training, schema)
     view = bench.view({"together": bench.judged(model), "alone": bench.judged(alone)})
     tell("single-task learning", 1, 1)
     if not curve or bench.budget is None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import numbers
+import re
+import string
 import unicodedata
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, date, datetime, time
@@ -30,6 +32,10 @@ Classes: TypeAlias = tuple[Hashable, Hashable]
 NUMERIC = "biuf"  # dtype kinds: bool, signed, unsigned, float
 DEEPEST = 8
 """How far tuples nest in a label."""
+INVISIBLE = string.whitespace + "\ufeff\u200b\u200c\u200d\u2060\xa0"
+"""What text may begin or end with and nobody sees: blanks, a byte order mark, zero-width spaces."""
+WRITTEN_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\.0")
+"""How tables write an integer of a column of floats: 1.0 is 1, and 1.10 or 01.0 is text."""
 MOST_DIGITS = 400
 """Of a number in a label, before or after its point; float64 has at most 324."""
 
@@ -38,7 +44,8 @@ def canonical_label(label: object) -> str:
     """The one text by which accounts, models and budgets know a task.
 
     ======================  =====================================================================
-    text                    NFC-normalised, stripped; it is not empty
+    text                    NFC-normalised, stripped; not empty; "1.0" is 1 and "True" true, as
+                            programs write them
     true and false          true, false
     a number                decimal, without exponent or trailing zeros: 1.0 is 1, 1.50 is 1.5
     a date or time          ISO 8601; a midnight without time zone is its day, others are in UTC
@@ -92,7 +99,10 @@ def _clean_text(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         return ""
-    return unicodedata.normalize("NFC", text).strip()
+    text = unicodedata.normalize("NFC", text).strip(INVISIBLE)
+    if WRITTEN_INTEGER.fullmatch(text):
+        return text[:-2]
+    return text.lower() if text in ("True", "False") else text
 
 
 def _number_text(number: int | float | Decimal) -> str:
