@@ -24,8 +24,7 @@ from tacit.learners.async_proximal.formulations import (
     OwnPart,
     synchronous_optimum,
 )
-from tacit.learners.async_proximal.paper_nodes import OpenNode, PublishedNode
-from tacit.learners.async_proximal.published import PublishedNoise
+from tacit.learners.async_proximal.paper_nodes import OpenNode, PublishedNode, PublishedNoise
 from tacit.learners.async_proximal.server import Server
 from tacit.learners.async_proximal.updates import (
     Descent,

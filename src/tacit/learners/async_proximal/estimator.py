@@ -46,7 +46,11 @@ from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.learners.async_proximal.formulations import FORMULATIONS
 from tacit.learners.async_proximal.node import node_doors, private_nodes
-from tacit.learners.async_proximal.paper_nodes import published_nodes, published_update
+from tacit.learners.async_proximal.paper_nodes import (
+    UNSOUND,
+    published_nodes,
+    published_update,
+)
 from tacit.learners.async_proximal.plan import (
     ADVERSARY,
     ASSUMED,
@@ -60,7 +64,6 @@ from tacit.learners.async_proximal.plan import (
     public_clip_norm,
     shared_level,
 )
-from tacit.learners.async_proximal.published import UNSOUND
 from tacit.learners.async_proximal.refit import home_models, others_of_each, others_of_newcomer
 from tacit.learners.async_proximal.server import Server
 from tacit.learners.async_proximal.trusted_server import run_through_trusted_server
@@ -222,6 +225,11 @@ class AsyncProximal(PrivateLearner):
     def _part(self, run: str, number: int) -> str:
         """Every node has a ledger run of its own, unless the server is trusted with one for all."""
         return run if self.server == "trusted" else node_run(run, number)
+
+    def _recorded_runs(self, door: Door) -> list[str]:
+        """Of those who are charged: a node that has nothing left opens none."""
+        charged = [t for t, budget in enumerate(door.budgets) if budget is not None]
+        return list(dict.fromkeys(self._part(door.run, t) for t in charged))
 
     def _check(self) -> None:
         for name, (holds, expected) in VALID.items():

@@ -29,15 +29,23 @@ from tacit.learners.async_proximal.formulations import (
     mean_losses,
 )
 from tacit.learners.async_proximal.plan import MOST_RELEASES, Setting, allowances
-from tacit.learners.async_proximal.published import PublishedNoise
 from tacit.learners.async_proximal.updates import LastGradients
 from tacit.linear.alone import best_alone
 from tacit.linear.batched import Problems
 from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import Penalty
+from tacit.privacy.accounting import Pure
+from tacit.privacy.budget import Neighbours
+from tacit.privacy.mechanisms.clipping import as_rows, check_positive
+from tacit.privacy.mechanisms.grid import snapped
+from tacit.privacy.mechanisms.products import parameters
 from tacit.privacy.noise import knorm, system_generator
 from tacit.privacy.planning import Door
 
+UNSOUND = (
+    "as published: q was never privatised, so the sensitivity is not one step's; "
+    "the single-task start has no noise; the total is the sum of what is claimed per message"
+)
 LEVEL = {"squared": 1e-5, "logistic": 1e-3}  # λ, S3 §4.1
 
 
@@ -160,6 +168,51 @@ class PublishedNode:
         given = None if self.seed is None else np.random.default_rng([self.seed, number])
         rng = given or system_generator()
         return self.sensitivity / self.epsilon * knorm(self.task.X.shape[1], rng)
+
+
+@dataclass(frozen=True)
+class PublishedNoise:
+    """Algorithm 1, line 13: the gradient plus z₂ of density ∝ exp(−ε₂‖z‖/S₂), S₂ = 2C₁C₂/n.
+
+    It clips nothing; the event is what Theorem 3.5 claims for one message, ε₁ + ε₂.
+
+    >>> PublishedNoise(sensitivity=0.1, epsilon_1=0.1, epsilon_2=0.2).event("replace")
+    Pure(epsilon=0.30000000000000004)
+    """
+
+    sensitivity: float  # S₂
+    epsilon_1: float
+    epsilon_2: float
+    proven: ClassVar[bool] = False
+    reason: ClassVar[str] = UNSOUND
+
+    def __post_init__(self) -> None:
+        check_positive("sensitivity", self.sensitivity)
+        check_positive("epsilon_1", self.epsilon_1)
+        check_positive("epsilon_2", self.epsilon_2)
+
+    def event(self, neighbours: Neighbours) -> Pure:
+        """What is claimed."""
+        return Pure(self.epsilon_1 + self.epsilon_2)
+
+    def release(
+        self,
+        contributions: FloatArray,
+        rng: np.random.Generator | None,
+        shares: FloatArray | None = None,
+    ) -> FloatArray:
+        """The one row plus z₂."""
+        (row,) = as_rows(contributions, vectors=True)
+        scale = self.sensitivity / self.epsilon_2
+        return snapped(row + scale * knorm(len(row), rng or system_generator()), scale)
+
+    def secure(self, rng: np.random.Generator | None) -> bool:
+        """Never: floating-point noise."""
+        return False
+
+    def to_dict(self) -> dict[str, object]:
+        """Name and parameters."""
+        return parameters(self)
 
 
 def published_update(penalty: Penalty, setting: Setting) -> LastGradients:
