@@ -257,7 +257,8 @@ def test_repeated_reports_add_up_until_the_budget_is_spent(
     encoder = TaskAwareEncoder(PURE, reports=2, ledger=ledger).fit(X, target=K)
     encoder.transform(X[:3], user=["ann", "bob", "ann"])
     assert ledger.spent("ann").epsilon == pytest.approx(4.0)
-    assert ledger.spent("bob").epsilon == pytest.approx(2.0)
+    assert ledger.spent("bob").epsilon == pytest.approx(4.0)  # his second is paid for
+    assert ledger.statement(["bob"]).epsilon == pytest.approx(2.0)
     with pytest.raises(BudgetExceeded, match="ann"):
         encoder.transform(X[:2], user=["cid", "ann"])
     assert ledger.spent("cid") == Cost()

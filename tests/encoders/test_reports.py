@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,13 +13,14 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+import tacit
 from tacit.encoders import encode
 from tacit.encoders.device import export_encoder
 from tacit.encoders.domain import Domain
 from tacit.encoders.mechanism_choice import MECHANISMS, LocalName, available, local_mechanism
 from tacit.encoders.networks import Layer
 from tacit.encoders.reports import ONCE, guarantee, reported
-from tacit.errors import BudgetExceeded, InvalidInput, NotPure, UntrustedMessage
+from tacit.errors import BudgetExceeded, InvalidInput, LedgerError, NotPure, UntrustedMessage
 from tacit.privacy.accounting import Cost, Pure, pure_epsilon
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
@@ -237,3 +240,23 @@ def test_no_report_leaves_but_through_a_ledger(
     monkeypatch.setattr(Ledger, "release", watched)
     reported(mechanism(), ROWS, BUDGET, user=user)
     assert sum(passed) == len(ROWS)
+
+
+def test_an_encoder_that_came_from_another_process_counts_nobody() -> None:
+    """Its ledger stayed behind: 500 reports of one user were accepted, each as the first."""
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    encoder = tacit.TaskAwareEncoder(Budget(1.0, 0.0)).fit(X, target=[[1.0, 0.0, 0.0]])
+    again = pickle.loads(pickle.dumps(encoder))
+    with pytest.raises(LedgerError, match="stayed behind"):
+        again.transform(X[:1], user=["ann"])
+    again.transform(X[:1])
+    for twin in (copy.copy(encoder), copy.deepcopy(encoder)):
+        assert twin.ledger_ is encoder.ledger_
+
+
+def test_a_ledger_with_another_cap_is_refused() -> None:
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    ledger = tacit.Ledger.in_memory(cap=Budget(4.0, 0.0))
+    encoder = tacit.TaskAwareEncoder(Budget(1.0, 0.0), ledger=ledger).fit(X, target=[[1.0, 0, 0]])
+    with pytest.raises(LedgerError, match="is promised"):
+        encoder.transform(X[:1], user=["ann"])

@@ -20,7 +20,7 @@ from tacit.encoders.device import export_encoder
 from tacit.encoders.domain import Domain
 from tacit.encoders.networks import Design
 from tacit.encoders.reports import guarantee, reported
-from tacit.errors import InvalidInput, UntrustedMessage
+from tacit.errors import InvalidInput, LedgerError, UntrustedMessage
 from tacit.estimator.accounts import Accounted
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.isolation import require_alone
@@ -144,9 +144,20 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
             self.budget,
             reports=self.reports,
             user=user,
-            ledger=None if user is None and self.ledger is None else self.ledger_,
+            ledger=self._reports_to(user),
             rng=self._rng,
         )
+
+    def _reports_to(self, user: Any) -> Ledger | None:
+        """Whose record; None: people who report once each, and nothing to add up."""
+        if user is None and self.ledger is None:
+            return None
+        if self.ledger_ is None:  # it came from another process
+            raise LedgerError(
+                "this encoder's ledger in memory stayed behind in another process, with what "
+                "each user has reported: give it a file (ledger=...), or let users report unnamed"
+            )
+        return self.ledger_
 
     def inverse_transform(self, X: Any) -> FloatArray:
         """Estimates x̂ (rows, n) of the users' vectors from their reports: post-processing, free."""

@@ -19,10 +19,10 @@ from tacit import folder
 from tacit.encoders.domain import Domain
 from tacit.encoders.networks import Layer
 from tacit.errors import InvalidInput, UntrustedMessage
+from tacit.privacy.account import IN_FLOATS
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.mechanisms import local
 from tacit.privacy.mechanisms.local import LocalMechanism
-from tacit.privacy.spending import IN_FLOATS
 
 FORMAT = "tacit-encoder/1"
 

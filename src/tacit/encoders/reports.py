@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import LedgerError
+from tacit.privacy.account import IN_FLOATS
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
@@ -24,7 +26,6 @@ from tacit.privacy.mechanisms.local import LocalMechanism
 from tacit.privacy.noise import FloatArray
 from tacit.privacy.promises import PREPROCESSING, REPORTS
 from tacit.privacy.release import Key, Mechanism, new_run
-from tacit.privacy.spending import IN_FLOATS
 from tacit.tasks import task_codes
 
 SIMULATED = "simulated noise: floating-point draws from a seeded generator"
@@ -71,7 +72,12 @@ def reported(
     if not len(rows):
         return np.zeros(rows.shape)
     whole = Ledger.in_memory(cap=budget) if ledger is None else ledger
-    door = whole if whole.lifetime() else whole.beside(whole.dataset, cap=budget)
+    if whole.lifetime() not in ((), (budget,)):
+        raise LedgerError(
+            f"the ledger's lifetime cap is {' < '.join(map(str, whole.lifetime()))}, and a user is "
+            f"promised {budget} for all reports: give the ledger no cap, or this one"
+        )
+    door = whole.beside(whole.dataset, cap=budget)
     terms, event = _terms(mechanism, reports, rng), mechanism.event("replace")
     runs = list(_runs(user, len(rows)))
     for run, labels, turns in runs:

@@ -172,10 +172,9 @@ class Spending:
         """What everything recorded for these tasks adds up to, with these runs' part beside it."""
         account = self.account(dataset)
         whole = account.statement(account.rows(map(canonical_label, tasks)))
-        unknown = [run for run in runs if run not in self.runs]
-        if unknown:
-            raise LedgerError(f"run {unknown[0]!r} is not on this ledger")
-        asked = [self.runs[run] for run in runs]
+        asked = [self.runs[run] for run in runs if run in self.runs]  # a spent node has none
+        if runs and not asked:
+            raise LedgerError(f"run {runs[0]!r} is not on this ledger")
         if not asked:
             return whole
         epsilon, delta = np.vstack([self._pairs(run) for run in asked]).max(axis=0).tolist()
