@@ -130,7 +130,8 @@ def test_two_reports_share_the_budget_and_a_third_is_refused_before_any_noise() 
         encoder.transform(X[:2], user=["cid", "ann"])
     assert len(ledger.entries()) == entries
     assert ledger.spent("ann").epsilon == pytest.approx(2.0)
-    assert ledger.spent("bob").epsilon == pytest.approx(1.0)
+    assert ledger.spent("bob").epsilon == pytest.approx(2.0)  # his second is paid for
+    assert ledger.statement(["bob"]).epsilon == pytest.approx(1.0)
 
 
 def test_two_encoders_on_one_ledger_add_up() -> None:

@@ -24,20 +24,21 @@ Section 4.2, Algorithm 1; A.7.4 for the benchmarks.
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tacit.encoders.base import Encoder, NoiseKind, Strategy
 from tacit.encoders.domain import Domain
 from tacit.encoders.mechanism_choice import best_mechanism
 from tacit.encoders.networks import Design, nothing
-from tacit.encoders.neural.learning import Learned, Training
+from tacit.encoders.neural.learning import Training
 from tacit.encoders.neural.modules import ACTIVATIONS, Hidden, Scaling, as_layers
 from tacit.encoders.neural.onnx_graph import write_onnx
-from tacit.encoders.neural.strategies import Noise, Shape, learn
+from tacit.encoders.neural.strategies import Noise, Shape, learn, measured
 from tacit.encoders.neural.task import LossFunction, LossName, Problem, problem
 from tacit.encoders.neural.widths import held_out_losses, without_report
 from tacit.errors import InvalidInput
@@ -123,10 +124,13 @@ class TaskAwareEncoder(Encoder):
         width = self._width(training)
         shape, noise = Shape(width, self.hidden, self.activation), self._noise(width)
         learned = learn(self.strategy, training, shape, noise)
-        self._take(learned, noise, training.problem.rows, scaling)
+        mechanism = noise(learned.encoder, training.problem.rows)
+        layers = scaling.reading(as_layers(learned.encoder))
+        self._remember(Design(layers, mechanism, scaling.writing(as_layers(learned.decoder))))
+        self.history_ = learned.history
         draws = max(1, min(64, _REPORTS // len(rows)))
         self.predicted_loss_ = learned.expected_loss(training.problem, draws)
-        if self.width_losses_ and noise.mechanism is not None:
+        if self.width_losses_ and mechanism is not None:
             self._drop_an_idle_report(training, scaling)
         return self
 
@@ -167,17 +171,11 @@ class TaskAwareEncoder(Encoder):
     def _noise(self, width: int) -> Noise:
         """What a report of Z coordinates goes through."""
         if self.budget is None:
-            return Noise(None)
+            return lambda *_: None
         if self.as_published:
-            return Noise(None, self.budget.epsilon / self.reports)
-        return Noise(best_mechanism(self.mechanism, self.budget, width, self.reports))
-
-    def _take(self, learned: Learned, noise: Noise, rows: Tensor, scaling: Scaling) -> None:
-        """What was learned, in the units of X."""
-        encoder, decoder = as_layers(learned.encoder), as_layers(learned.decoder)
-        mechanism = noise.on_reports(learned.encoder, rows)
-        self._remember(Design(scaling.reading(encoder), mechanism, scaling.writing(decoder)))
-        self.history_ = learned.history
+            return partial(measured, self.budget.epsilon / self.reports)
+        best = best_mechanism(self.mechanism, self.budget, width, self.reports)
+        return lambda *_: best
 
     def _drop_an_idle_report(self, training: Training, scaling: Scaling) -> None:
         """One estimate for everybody, where a report tells the task nothing."""

@@ -15,7 +15,7 @@ import torch
 from scipy.special import ndtr
 from torch import Tensor
 
-from tacit.encoders.neural.learning import Perturb
+from tacit.encoders.neural.learning import Perturb, unperturbed
 from tacit.errors import InvalidInput
 from tacit.privacy.mechanisms.local import (
     LocalGaussian,
@@ -23,6 +23,7 @@ from tacit.privacy.mechanisms.local import (
     LocalLaplace,
     LocalMechanism,
     PrivUnitG,
+    SampledLaplace,
 )
 
 SMALLEST = 1e-6
@@ -43,13 +44,15 @@ def clipped(latent: Tensor, radius: float) -> Tensor:
     return latent / (norms / radius).clamp(min=1)
 
 
-def simulated(mechanism: LocalMechanism, generator: torch.Generator) -> Perturb:
+def simulated(mechanism: LocalMechanism | None, generator: torch.Generator) -> Perturb:
     """Latents in, reports out, by the law of the mechanism; floats, so for training only.
 
     >>> perturb = simulated(LocalKNorm(1.0, 1e6), torch.Generator().manual_seed(0))
     >>> perturb(torch.tensor([[3.0, 4.0]])).round(decimals=3)
     tensor([[0.6000, 0.8000]])
     """
+    if mechanism is None:
+        return unperturbed
 
     def perturb(latent: Tensor) -> Tensor:
         inside = clipped(latent, mechanism.radius)
@@ -59,6 +62,8 @@ def simulated(mechanism: LocalMechanism, generator: torch.Generator) -> Perturb:
             case LocalLaplace():
                 weights = torch.tensor(mechanism.weights, dtype=inside.dtype)
                 return inside + laplace_noise(inside, generator) / weights * mechanism.scale
+            case SampledLaplace():
+                return inside + mechanism.scale * laplace_noise(inside, generator)
             case LocalKNorm():
                 return inside + mechanism.scale * _knorm(inside, generator)
             case LocalGaussian():

@@ -17,6 +17,8 @@ the fit rows' latents.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -25,8 +27,11 @@ from torch import Tensor, nn
 from tacit.encoders.base import Strategy
 from tacit.encoders.neural.learning import Learned, Perturb, Training, unperturbed
 from tacit.encoders.neural.modules import Hidden, identity_network, into_the_ball, network
-from tacit.encoders.neural.simulation import laplace_noise, simulated
+from tacit.encoders.neural.simulation import simulated
 from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace, sample_sensitivity
+
+Noise = Callable[[nn.Module, Tensor], LocalMechanism | None]
+"""What reports of an encoder go through, given the fit rows; None: no noise."""
 
 
 @dataclass(frozen=True)
@@ -42,33 +47,11 @@ class Shape:
         return (dim, self.width) if self.hidden is None else (dim, self.hidden, self.width)
 
 
-@dataclass(frozen=True)
-class Noise:
-    """A mechanism, the published claim, or none (both None)."""
-
-    mechanism: LocalMechanism | None
-    claimed_epsilon: float | None = None  # as published
-
-    def on(self, encoder: nn.Module, rows: Tensor, generator: torch.Generator) -> Perturb:
-        """The simulation of it; as published φ + Lap(Δ₁/ε), Algorithm 1 line 4."""
-        if self.mechanism is not None:
-            return simulated(self.mechanism, generator)
-        if self.claimed_epsilon is None:
-            return unperturbed
-        scale = _widest(encoder, rows) / self.claimed_epsilon
-        return lambda latent: latent + scale * laplace_noise(latent, generator)
-
-    def on_reports(self, encoder: nn.Module, rows: Tensor) -> LocalMechanism | None:
-        """What reports go through, once the encoder is fixed."""
-        if self.claimed_epsilon is None:
-            return self.mechanism
-        return SampledLaplace(_widest(encoder, rows), self.claimed_epsilon, as_published=True)
-
-
 @torch.no_grad()
-def _widest(encoder: nn.Module, rows: Tensor) -> float:
-    """Δ₁ of the fit rows' latents: of this sample, not of the next user."""
-    return sample_sensitivity(encoder(rows).double().numpy())
+def measured(epsilon: float, encoder: nn.Module, rows: Tensor) -> SampledLaplace:
+    """As published: Lap(Δ₁/ε), Δ₁ of the fit rows' latents and not of the next user."""
+    widest = sample_sensitivity(encoder(rows).double().numpy())
+    return SampledLaplace(widest, epsilon, as_published=True)
 
 
 def learn(strategy: Strategy, training: Training, shape: Shape, noise: Noise) -> Learned:
@@ -76,12 +59,13 @@ def learn(strategy: Strategy, training: Training, shape: Shape, noise: Noise) ->
     rows = training.problem.rows
     encoder, decoder = _start(strategy, training, shape)
 
-    def refresh(current: nn.Module) -> Perturb:
-        return noise.on(current, rows, training.generator)
+    def refresh(current: nn.Module) -> Perturb:  # Algorithm 1 line 4
+        return simulated(noise(current, rows), training.generator)
 
     if strategy == "privacy-agnostic":
         training.run(encoder, decoder, lambda _: unperturbed)
-    if noise.mechanism is not None:
+    mechanism = noise(encoder, rows)
+    if mechanism is not None and math.isfinite(mechanism.radius):
         into_the_ball(encoder, decoder, rows)
     if strategy == "task-aware":
         history = training.run(encoder, decoder, refresh)
