@@ -87,7 +87,7 @@ def test_blocks_of_clients_sum_to_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     given = updates(RNG.normal(size=(9, 5)), RNG.normal(size=(3, 9)))
     mechanism = summed(clients=9, bit_multiplier=5.0)
     whole = mechanism._total(given, secure=True)
-    monkeypatch.setattr("tacit.neural.cohort.BLOCK", 10)
+    monkeypatch.setattr("tacit.neural.cohort.BLOCK", {"cpu": 10})
     np.testing.assert_array_equal(mechanism._total(given, secure=True), whole)
 
 

@@ -230,6 +230,10 @@ def test_what_is_not_proven_says_why(settings: dict[str, Any], words: str) -> No
 
 def test_classes_are_the_modules_or_declared_or_a_doubt() -> None:
     assert private(classes=None).fit(X, Y, TASK).guarantee_.proven  # integers: 0 and 1
+    for truth in (Y > 0, np.ones(len(Y), dtype=bool)):  # one class alone shows nothing
+        model = private(classes=None).fit(X, truth, TASK)
+        assert model.guarantee_.proven
+        assert model.classes_.tolist() == [False, True]
     said = np.where(Y > 0, "yes", "no")
     assert private(classes=["no", "yes"]).fit(X, said, TASK).guarantee_.proven
     doubted = private(classes=None).fit(X, said, TASK).guarantee_

@@ -87,8 +87,8 @@ class Classes:
 
 
 def known_classes(declared: Any, y: Any, outputs: int) -> Classes:
-    """As declared; or 0, ..., outputs − 1 if y holds integers (the module declares them); or what
-    y holds, which is not public.
+    """As declared; or 0, ..., outputs − 1 if y holds integers (the module declares them); or false
+    and true, whichever occur; or what y holds, which is not public.
 
     >>> known_classes(None, [0, 2, 2], 4).values, known_classes(None, ["a", "b"], 2).measured
     (array([0, 1, 2, 3]), True)
@@ -98,6 +98,8 @@ def known_classes(declared: Any, y: Any, outputs: int) -> Classes:
         found = Classes(np.asarray(declared))
     elif labels.dtype.kind in "iu":
         found = Classes(np.arange(outputs))
+    elif labels.dtype.kind == "b":
+        found = Classes(np.array([False, True]))
     else:
         found = Classes(np.unique(labels), measured=True)
     if len(found.values) != outputs:
