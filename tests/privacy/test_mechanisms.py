@@ -34,12 +34,11 @@ from tacit.privacy.mechanisms import (
     VoteSum,
     clip_rows,
     noises,
-    smat,
     statistics,
     svec,
 )
 from tacit.privacy.mechanisms.clipping import rounding_slack
-from tacit.privacy.mechanisms.grid import grid_sum
+from tacit.privacy.mechanisms.grid import grid_sum, smat
 from tacit.privacy.noise import RESOLUTION, FloatArray
 
 Mechanism = mechanisms.NoisyStatistic[Any]
@@ -179,7 +178,7 @@ def test_a_share_of_a_covariance_is_reached(name: str) -> None:
 
 @every_relation
 def test_gram_of_one_unit_has_only_a_diagonal(neighbours: Neighbours) -> None:
-    assert mechanisms.sensitivity_gram(2.0, 1, neighbours) == 4.0
+    assert statistics.sensitivity_gram(2.0, 1, neighbours) == 4.0
 
 
 def test_a_clip_on_trust_would_exceed_the_sensitivity() -> None:
@@ -551,7 +550,7 @@ def test_events_have_the_stated_numbers() -> None:
 @every_mechanism
 def test_records_are_json_with_name_and_parameters(mechanism: Mechanism) -> None:
     record = json.loads(json.dumps(mechanism.to_dict()))
-    again = getattr(mechanisms, record.pop("name"))(**record)
+    again = mechanisms.NAMED[record.pop("name")](**record)
     assert again == mechanism
 
 

@@ -18,19 +18,7 @@ from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Region, Side, above, below
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.mechanisms import (
-    DiagonalGaussian,
-    DiagonalLaplace,
-    GaussianSum,
-    GramGaussian,
-    KNormSum,
-    LaplaceSum,
-    NoisyStatistic,
-    PublishedWishart,
-    SymmetricGaussian,
-    TwoSidedWishart,
-    VoteSum,
-)
+from tacit.privacy.mechanisms import GaussianSum, NoisyStatistic, products
 
 UNITS, DIM, CLIP, OVERSIZE = 4, 2, 1.0, 10.0  # two dimensions hold every worst pair
 E1, E2 = np.eye(DIM)
@@ -151,48 +139,48 @@ def _covariance(W: FloatArray) -> FloatArray:
 
 
 SUBJECTS: dict[type, Subject] = {
-    GaussianSum: Subject(
-        lambda e, d, n: GaussianSum.for_mu(CLIP, gaussian_mu(e, d), n),
+    products.GaussianSum: Subject(
+        lambda e, d, n: products.GaussianSum.for_mu(CLIP, gaussian_mu(e, d), n),
         sum_pair, lambda rows: rows.sum(0), projection, PROJECTION, above(0.0),
     ),
-    VoteSum: Subject(
-        lambda e, d, n: VoteSum.for_mu(CLIP, gaussian_mu(e, d), n),
+    products.VoteSum: Subject(
+        lambda e, d, n: products.VoteSum.for_mu(CLIP, gaussian_mu(e, d), n),
         covariance_pair, lambda rows: rows.sum(0), projection, PROJECTION, above(0.0),
     ),
-    SymmetricGaussian: Subject(
-        lambda e, d, n: SymmetricGaussian.for_mu(CLIP, gaussian_mu(e, d), n),
+    products.SymmetricGaussian: Subject(
+        lambda e, d, n: products.SymmetricGaussian.for_mu(CLIP, gaussian_mu(e, d), n),
         covariance_pair, _covariance, projection, PROJECTION, above(0.0),
     ),
-    DiagonalGaussian: Subject(
-        lambda e, d, n: DiagonalGaussian.for_mu(CLIP, gaussian_mu(e, d), n),
+    products.DiagonalGaussian: Subject(
+        lambda e, d, n: products.DiagonalGaussian.for_mu(CLIP, gaussian_mu(e, d), n),
         covariance_pair, lambda rows: (rows**2).sum(0), projection, PROJECTION, above(0.0),
     ),
-    GramGaussian: Subject(
-        lambda e, d, n: GramGaussian.for_mu(CLIP, gaussian_mu(e, d), n, units=UNITS),
+    products.GramGaussian: Subject(
+        lambda e, d, n: products.GramGaussian.for_mu(CLIP, gaussian_mu(e, d), n, units=UNITS),
         gram_pair, lambda rows: rows @ rows.T, projection, PROJECTION, above(0.0),
     ),
-    LaplaceSum: Subject(
-        lambda e, d, n: LaplaceSum.for_epsilon(CLIP, e, n),
+    products.LaplaceSum: Subject(
+        lambda e, d, n: products.LaplaceSum.for_epsilon(CLIP, e, n),
         sum_pair, lambda rows: rows.sum(0), partial(_norm_difference, _l1),
         "log density ratio × scale: ‖y − c′‖₁ − ‖y − c‖₁",
     ),
-    DiagonalLaplace: Subject(
-        lambda e, d, n: DiagonalLaplace.for_epsilon(CLIP, e, n),
+    products.DiagonalLaplace: Subject(
+        lambda e, d, n: products.DiagonalLaplace.for_epsilon(CLIP, e, n),
         covariance_pair, lambda rows: (rows**2).sum(0), partial(_norm_difference, _l1),
         "log density ratio × scale: ‖y − c′‖₁ − ‖y − c‖₁",
     ),
-    KNormSum: Subject(
-        lambda e, d, n: KNormSum.for_epsilon(CLIP, e, n),
+    products.KNormSum: Subject(
+        lambda e, d, n: products.KNormSum.for_epsilon(CLIP, e, n),
         sum_pair, lambda rows: rows.sum(0), partial(_norm_difference, _l2),
         "log density ratio × scale: ‖y − c′‖₂ − ‖y − c‖₂",
     ),
-    TwoSidedWishart: Subject(
-        lambda e, d, n: TwoSidedWishart.for_epsilon(CLIP, e, n),
+    products.TwoSidedWishart: Subject(
+        lambda e, d, n: products.TwoSidedWishart.for_epsilon(CLIP, e, n),
         covariance_pair, _covariance, partial(_norm_difference, nuclear),
         "‖S − Σ′‖_* − ‖S − Σ‖_*, the log density ratio up to scale and polynomial factors",
     ),
-    PublishedWishart: Subject(
-        lambda e, d, n: PublishedWishart(CLIP, e, as_published=True),
+    products.PublishedWishart: Subject(
+        lambda e, d, n: products.PublishedWishart(CLIP, e, as_published=True),
         covariance_pair, _covariance, lambda values, first, _: smallest_eigenvalue(values - first),
         "λ_min(S − Σ), Σ the covariance with the task", below(0.0, under=1),
     ),

@@ -212,7 +212,7 @@ def _other_steps(certificate: Mapping[str, Any], guarantee: Guarantee) -> Iterat
 def _other_event(step: Mapping[str, Any], neighbours: str) -> Iterator[str]:
     """What a mechanism with these parameters reveals, computed again where we know it."""
     declared = dict(step["mechanism"])
-    kind = getattr(mechanisms, str(declared.pop("name")), None)
+    kind = mechanisms.NAMED.get(str(declared.pop("name")))
     if kind is None or any(isinstance(value, dict) for value in declared.values()):
         return  # one of a learner's own: its event is as stated
     try:

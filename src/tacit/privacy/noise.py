@@ -46,6 +46,9 @@ IntArray = np.ndarray[Any, np.dtype[np.int64]]
 WordArray = np.ndarray[Any, np.dtype[np.uint64]]
 BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
 
+Rng = np.random.Generator | None
+"""Of a release: None is secure noise from the operating system, a generator is a simulation."""
+
 RESOLUTION = 2**26
 """Grid points of secure noise in one standard deviation (Gaussian) or one scale (Laplace)."""
 
@@ -92,6 +95,11 @@ class SimulatedSource:
     def words(self, n: int) -> WordArray:
         """The next n words."""
         return self.rng.integers(0, 2**64 - 1, size=n, dtype=np.uint64, endpoint=True)
+
+
+def words_of(rng: Rng) -> Source:
+    """The operating system's words, or a simulation's."""
+    return SecureSource() if rng is None else SimulatedSource(rng)
 
 
 def system_generator() -> np.random.Generator:

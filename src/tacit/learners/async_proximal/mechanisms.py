@@ -16,7 +16,8 @@ from tacit.privacy.accounting import Event, Poisson
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import GaussianSum, KNormSum
 from tacit.privacy.mechanisms.clipping import as_rows
-from tacit.privacy.noise import FloatArray, SecureSource, SimulatedSource
+from tacit.privacy.mechanisms.noisy_statistic import Shares
+from tacit.privacy.noise import FloatArray, Rng, words_of
 
 _WORDS = 2.0**64
 
@@ -31,7 +32,7 @@ class Around:
         """That of one row."""
         return self.of.event(neighbours)
 
-    def secure(self, rng: np.random.Generator | None) -> bool:
+    def secure(self, rng: Rng) -> bool:
         """Are noise and coins exact and from the operating system?"""
         return self.of.secure(rng)
 
@@ -62,16 +63,10 @@ class Sampled(Around):
         """One Poisson-sampled Gaussian sum."""
         return Poisson(self.rate, self.of.sigma / self.of.clip_norm, neighbours)
 
-    def release(
-        self,
-        contributions: FloatArray,
-        rng: np.random.Generator | None,
-        shares: FloatArray | None = None,
-    ) -> FloatArray:
+    def release(self, contributions: FloatArray, rng: Rng, shares: Shares = None) -> FloatArray:
         """The noisy sum of the rows whose coin fell."""
         rows = as_rows(contributions, vectors=True)
-        source = SecureSource() if rng is None else SimulatedSource(rng)
-        taken = source.words(len(rows)) < np.uint64(int(self.rate * _WORDS))
+        taken = words_of(rng).words(len(rows)) < np.uint64(int(self.rate * _WORDS))
         return self.of.release(rows[taken], rng, None if shares is None else shares[taken])
 
     def to_dict(self) -> dict[str, object]:
@@ -90,12 +85,7 @@ class Pooled(Around):
 
     sizes: tuple[int, ...]
 
-    def release(
-        self,
-        contributions: FloatArray,
-        rng: np.random.Generator | None,
-        shares: FloatArray | None = None,
-    ) -> FloatArray:
+    def release(self, contributions: FloatArray, rng: Rng, shares: Shares = None) -> FloatArray:
         """The noisy sum; the rows of node t are clipped to C·shares[t]."""
         rows = None if shares is None else np.repeat(np.asarray(shares), self.sizes)
         return self.of.release(contributions, rng, rows)

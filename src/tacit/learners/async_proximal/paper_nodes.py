@@ -38,7 +38,7 @@ from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.clipping import as_rows, check_positive
 from tacit.privacy.mechanisms.grid import snapped
-from tacit.privacy.mechanisms.products import parameters
+from tacit.privacy.mechanisms.noisy_statistic import parameters
 from tacit.privacy.noise import knorm, system_generator
 from tacit.privacy.planning import Door
 

@@ -22,8 +22,11 @@ generator means a simulation.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tacit.privacy.mechanisms.clipping import clip_rows
-from tacit.privacy.mechanisms.grid import smat, svec
+from tacit.privacy.mechanisms.grid import svec
+from tacit.privacy.mechanisms.noisy_statistic import NoisyStatistic
 from tacit.privacy.mechanisms.products import (
     DiagonalGaussian,
     DiagonalLaplace,
@@ -32,25 +35,28 @@ from tacit.privacy.mechanisms.products import (
     GramGaussian,
     KNormSum,
     LaplaceSum,
-    NoisyStatistic,
     PublishedWishart,
     SymmetricGaussian,
     TwoSidedWishart,
     VoteSum,
 )
-from tacit.privacy.mechanisms.statistics import (
-    covariance_sensitivity,
-    nuclear_sensitivity,
-    sensitivity_gram,
-    sum_sensitivity,
-    vote_sensitivity,
-)
+from tacit.privacy.mechanisms.statistics import sum_sensitivity
 
-PURE = ("LaplaceSum", "DiagonalLaplace", "KNormSum", "TwoSidedWishart")
+NAMED: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        GaussianSum, VoteSum, SymmetricGaussian, DiagonalGaussian, GramGaussian,
+        LaplaceSum, DiagonalLaplace, KNormSum, TwoSidedWishart, PublishedWishart,
+    )
+}  # fmt: skip
+"""By the name in their record: whoever has that can compute their event again."""
+
+PURE = tuple(name for name, kind in NAMED.items() if kind.law.pure and kind.law.proven)
 """The mechanisms that may be used with delta = 0. It is claimed where the noise is drawn exactly
 (``secure``): of Laplace noise. Of the others it holds in real numbers, and a guarantee says so."""
 
 __all__ = [
+    "NAMED",
     "PURE",
     "DiagonalGaussian",
     "DiagonalLaplace",
@@ -65,11 +71,6 @@ __all__ = [
     "TwoSidedWishart",
     "VoteSum",
     "clip_rows",
-    "covariance_sensitivity",
-    "nuclear_sensitivity",
-    "sensitivity_gram",
-    "smat",
     "sum_sensitivity",
     "svec",
-    "vote_sensitivity",
 ]

@@ -23,7 +23,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from tacit.privacy.accounting import Gaussian, Pure
-from tacit.privacy.mechanisms.grid import grid, svec, triangle_side
+from tacit.privacy.mechanisms.clipping import check_positive
+from tacit.privacy.mechanisms.grid import svec, triangle_side
 from tacit.privacy.noise import (
     FloatArray,
     IntArray,
@@ -34,6 +35,7 @@ from tacit.privacy.noise import (
     wishart,
 )
 
+Shape = tuple[int, ...]
 Revealed = TypeVar("Revealed", Gaussian, Pure)
 """The kind of event."""
 
@@ -65,8 +67,9 @@ class Noise(Generic[Revealed]):
     slope: ClassVar[float] = 1.0  # the density falls by exp(−1/(slope · scale)) a unit of norm
 
     @classmethod
-    def for_amount(cls, sensitivity: float, amount: float) -> float:
+    def scale_for(cls, sensitivity: float, amount: float) -> float:
         """The scale at which this sensitivity reveals μ (Gaussian) or ε = amount."""
+        check_positive("epsilon" if cls.pure else "mu", amount)
         return sensitivity / (cls.slope * amount)
 
     def amount(self, sensitivity: float) -> float:
@@ -77,25 +80,13 @@ class Noise(Generic[Revealed]):
         """The same, as an event."""
         raise NotImplementedError
 
-    def drawn(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+    def drawn(self, shape: Shape, rng: np.random.Generator) -> FloatArray:
         """In floating point; each vector along the last axis by itself."""
         raise NotImplementedError
 
-    def rounded(self, shape: tuple[int, ...]) -> IntArray:
+    def rounded(self, shape: Shape) -> IntArray:
         """Exactly, by the operating system, in steps of the grid."""
         raise NotImplementedError(self.reason)
-
-    def on_grid(self, counts: IntArray) -> FloatArray:
-        """Exact sums plus exact noise: the continuous release, rounded to the grid."""
-        return np.asarray((counts + self.rounded(counts.shape)) * grid(self.scale))
-
-    def variance(self, dim: int) -> float:
-        """Of one coordinate of a vector of so many."""
-        raise NotImplementedError
-
-    def log_density(self, noise: FloatArray) -> FloatArray:
-        """Of each vector along the last axis."""
-        raise NotImplementedError
 
     def largest_entry(self, size: int) -> float:
         """About the largest of so many numbers."""
@@ -116,11 +107,11 @@ class GaussianNoise(Noise[Gaussian]):
         """μ = Δ/σ."""
         return Gaussian(self.amount(sensitivity))
 
-    def drawn(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+    def drawn(self, shape: Shape, rng: np.random.Generator) -> FloatArray:
         """In floating point."""
         return self.scale * rng.standard_normal(shape)
 
-    def rounded(self, shape: tuple[int, ...]) -> IntArray:
+    def rounded(self, shape: Shape) -> IntArray:
         """Exactly."""
         return rounded_gaussian(shape, SecureSource())
 
@@ -157,11 +148,11 @@ class LaplaceNoise(PureNoise):
 
     norm: ClassVar[Norm] = "l1"
 
-    def drawn(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+    def drawn(self, shape: Shape, rng: np.random.Generator) -> FloatArray:
         """In floating point."""
         return rng.laplace(scale=self.scale, size=shape)
 
-    def rounded(self, shape: tuple[int, ...]) -> IntArray:
+    def rounded(self, shape: Shape) -> IntArray:
         """Exactly."""
         return rounded_laplace(shape, SecureSource())
 
@@ -187,7 +178,7 @@ class KNormNoise(PureNoise):
 
     reason: ClassVar[str] = FLOAT_NOISE
 
-    def drawn(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+    def drawn(self, shape: Shape, rng: np.random.Generator) -> FloatArray:
         """In floating point."""
         return self.scale * knorm(shape, rng)
 
@@ -212,7 +203,7 @@ class WishartNoise(PureNoise):
     proven: ClassVar[bool] = False
     reason: ClassVar[str] = ONE_SIDED
 
-    def drawn(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+    def drawn(self, shape: Shape, rng: np.random.Generator) -> FloatArray:
         """The svec of E."""
         return svec(self.scale * self.matrix(triangle_side(*shape), rng))
 

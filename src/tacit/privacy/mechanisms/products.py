@@ -1,171 +1,76 @@
-"""Mechanisms = statistic × noise: clip each row, sum, add noise that the clip norm justifies.
-
-Secure (``rng=None``, and the noise has an exact sampler): the statistic is a vector of whole
-numbers on the grid scale/R, so adding rounded noise is the same as rounding the continuous release.
-That is post-processing; the event is exact. Otherwise everything is in floating point, and noise
-without an exact sampler is snapped to the grid.
-"""
+"""The products that learners use: sums of rows and second moments, with a noise each."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Generic, Literal, Self
-
-import numpy as np
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
 
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Gaussian, Pure
 from tacit.privacy.budget import Neighbours
+from tacit.privacy.mechanisms import noises, statistics
 from tacit.privacy.mechanisms.clipping import by_neighbours, check_positive
-from tacit.privacy.mechanisms.grid import snapped
-from tacit.privacy.mechanisms.noises import (
-    GaussianNoise,
-    KNormNoise,
-    LaplaceNoise,
-    Noise,
-    PureNoise,
-    Revealed,
-    TwoSidedWishartNoise,
-    WishartNoise,
-)
-from tacit.privacy.mechanisms.statistics import (
-    Covariance,
-    Diagonal,
-    EachRowApart,
-    Gram,
-    Sum,
-    Votes,
-)
-from tacit.privacy.noise import FloatArray, IntArray, system_generator
-
-
-def released(
-    statistic: Sum,
-    noise: Noise[Any],
-    contributions: FloatArray,
-    rng: np.random.Generator | None,
-    shares: FloatArray | None = None,
-) -> FloatArray:
-    """The noisy statistic. ``rng=None`` asks the operating system; a generator is a simulation."""
-    rows = statistic.rows(contributions)
-    clips = statistic.clips(len(rows), shares)
-    if rng is None and not noise.reason:
-        counts = statistic.counts(rows, clips, noise.scale)
-        return statistic.shaped(noise.on_grid(counts), rows.shape)
-    drawn = noise.drawn(statistic.coordinates(rows.shape), rng or system_generator())
-    noisy = statistic.total(rows, clips) + statistic.shaped(drawn, rows.shape)
-    return snapped(noisy, noise.scale) if noise.reason else noisy
-
-
-def parameters(mechanism: Any) -> dict[str, object]:
-    """Name and parameters of a frozen dataclass, as JSON: it can be made again from them."""
-    given = {each.name: getattr(mechanism, each.name) for each in fields(mechanism) if each.init}
-    return {"name": type(mechanism).__name__} | given
-
-
-class NoisyStatistic(Generic[Revealed]):
-    """A frozen set of public parameters that makes a statistic and a noise. It is given no
-    sensitivity: it clips. A row that is not finite contributes zero; no rows at all: the noise.
-    """
-
-    @property
-    def statistic(self) -> Sum:
-        """What is released."""
-        raise NotImplementedError
-
-    @property
-    def noise(self) -> Noise[Revealed]:
-        """What is added."""
-        raise NotImplementedError
-
-    def event(self, neighbours: Neighbours) -> Revealed:
-        """What one release reveals about one unit whose share is 1."""
-        return self.noise.event(self.statistic.sensitivity(neighbours))
-
-    def release(
-        self,
-        contributions: FloatArray,
-        rng: np.random.Generator | None,
-        shares: FloatArray | None = None,
-    ) -> FloatArray:
-        """Clip each row, sum, add noise. Unit i, of share in [0, 1], reveals shares[i] · event."""
-        return released(self.statistic, self.noise, contributions, rng, shares)
-
-    def counts(self, contributions: FloatArray, shares: FloatArray | None = None) -> IntArray:
-        """The exact statistic before the noise, in steps of the grid: all a secure release sees."""
-        rows = self.statistic.rows(contributions)
-        clips = self.statistic.clips(len(rows), shares)
-        return self.statistic.counts(rows, clips, self.noise.scale).ravel()
-
-    def secure(self, rng: np.random.Generator | None) -> bool:
-        """Does a release with this rng have exact noise from the operating system?"""
-        return rng is None and not self.noise.reason
-
-    def to_dict(self) -> dict[str, object]:
-        """Name and parameters as JSON, for the ledger and the certificate."""
-        return parameters(self)
+from tacit.privacy.mechanisms.noises import Noise, Revealed
+from tacit.privacy.mechanisms.noisy_statistic import NoisyStatistic
+from tacit.privacy.mechanisms.statistics import Gram, Sum
 
 
 @dataclass(frozen=True)
-class WithGaussianNoise(NoisyStatistic[Gaussian]):
-    """A statistic plus N(0, σ² I): μ-GDP with μ = Δ/σ."""
+class Clipped(NoisyStatistic[Revealed]):
+    """A kind of statistic, of rows clipped to clip_norm."""
 
     clip_norm: float
-    sigma: float
     kind: ClassVar[type[Sum]]
-    law: ClassVar[type[GaussianNoise]] = GaussianNoise
+    law: ClassVar[type[Noise[Any]]]
 
     def __post_init__(self) -> None:
-        check_positive("clip_norm", self.clip_norm)
-        check_positive("sigma", self.sigma)
+        check_positive("clip_norm", self.statistic.clip_norm)
+        check_positive("the scale of the noise", self.noise.scale)
+
+    @property
+    def statistic(self) -> Sum:
+        """With a sensitivity in the norm of the noise."""
+        return self.kind(self.clip_norm, self.law.norm)
+
+    @classmethod
+    def _scale(cls, clip_norm: float, amount: float, neighbours: Neighbours) -> float:
+        sensitivity = cls.kind(clip_norm, cls.law.norm).sensitivity(neighbours)
+        return cls.law.scale_for(sensitivity, amount)
+
+
+@dataclass(frozen=True)
+class WithGaussianNoise(Clipped[Gaussian]):
+    """A statistic plus N(0, σ² I): μ-GDP with μ = Δ/σ."""
+
+    sigma: float
+    law: ClassVar[type[Noise[Any]]] = noises.GaussianNoise
+
+    @property
+    def noise(self) -> Noise[Gaussian]:
+        """N(0, σ² I)."""
+        return self.law(self.sigma)
 
     @classmethod
     def for_mu(cls, clip_norm: float, mu: float, neighbours: Neighbours) -> Self:
         """The noise that makes the release μ-GDP."""
-        check_positive("mu", mu)
-        sensitivity = cls(clip_norm, 1.0).statistic.sensitivity(neighbours)
-        return cls(clip_norm, cls.law.for_amount(sensitivity, mu))
-
-    @property
-    def statistic(self) -> Sum:
-        """Of rows clipped to clip_norm."""
-        return self.kind(self.clip_norm)
-
-    @property
-    def noise(self) -> GaussianNoise:
-        """N(0, σ² I)."""
-        return GaussianNoise(self.sigma)
+        return cls(clip_norm, cls._scale(clip_norm, mu, neighbours))
 
 
 @dataclass(frozen=True)
-class WithPureNoise(NoisyStatistic[Pure]):
+class WithPureNoise(Clipped[Pure]):
     """A statistic plus noise of one scale that reveals an ε, without δ."""
 
-    clip_norm: float
     scale: float
-    kind: ClassVar[type[Sum]]
-    law: ClassVar[type[PureNoise]]
 
-    def __post_init__(self) -> None:
-        check_positive("clip_norm", self.clip_norm)
-        check_positive("scale", self.scale)
+    @property
+    def noise(self) -> Noise[Pure]:
+        """Of this law and scale."""
+        return self.law(self.scale)
 
     @classmethod
     def for_epsilon(cls, clip_norm: float, epsilon: float, neighbours: Neighbours) -> Self:
         """The noise that makes the release (ε, 0)-DP."""
-        check_positive("epsilon", epsilon)
-        sensitivity = cls(clip_norm, 1.0).statistic.sensitivity(neighbours)
-        return cls(clip_norm, cls.law.for_amount(sensitivity, epsilon))
-
-    @property
-    def statistic(self) -> Sum:
-        """Of rows clipped to clip_norm."""
-        return self.kind(self.clip_norm, self.law.norm)
-
-    @property
-    def noise(self) -> PureNoise:
-        """Of this law and scale."""
-        return self.law(self.scale)
+        return cls(clip_norm, cls._scale(clip_norm, epsilon, neighbours))
 
 
 # --- sums of rows --------------------------------------------------------------------------------
@@ -176,6 +81,7 @@ class GaussianSum(WithGaussianNoise):
 
     >>> GaussianSum(clip_norm=1.0, sigma=4.0).event("replace")
     Gaussian(mu=0.5)
+    >>> import numpy as np
     >>> GaussianSum(1.0, 4.0).release(np.zeros((0, 3)), np.random.default_rng(0)).shape
     (3,)
     """
@@ -190,7 +96,7 @@ class VoteSum(GaussianSum):
     0.353553
     """
 
-    kind = Votes
+    kind = statistics.Votes
 
 
 class LaplaceSum(WithPureNoise):
@@ -201,7 +107,7 @@ class LaplaceSum(WithPureNoise):
     """
 
     kind = Sum
-    law = LaplaceNoise
+    law = noises.LaplaceNoise
 
 
 class KNormSum(WithPureNoise):
@@ -215,7 +121,7 @@ class KNormSum(WithPureNoise):
     """
 
     kind = Sum
-    law = KNormNoise
+    law = noises.KNormNoise
 
 
 @dataclass(frozen=True)
@@ -229,9 +135,9 @@ class EachRow(NoisyStatistic[Any]):
     row: GaussianSum | KNormSum
 
     @property
-    def statistic(self) -> EachRowApart:
+    def statistic(self) -> Sum:
         """The rows, clipped."""
-        return EachRowApart(self.row.clip_norm)
+        return statistics.EachRowApart(self.row.clip_norm)
 
     @property
     def noise(self) -> Noise[Any]:
@@ -254,12 +160,13 @@ class SymmetricGaussian(WithGaussianNoise):
 
     >>> SymmetricGaussian(clip_norm=1.0, sigma=2.0).event("zero-out")
     Gaussian(mu=0.5)
+    >>> import numpy as np
     >>> S = SymmetricGaussian(1.0, 2.0).release(np.eye(3), np.random.default_rng(0))
     >>> bool(np.array_equal(S, S.T))
     True
     """
 
-    kind = Covariance
+    kind = statistics.Covariance
 
 
 class DiagonalGaussian(WithGaussianNoise):
@@ -269,7 +176,7 @@ class DiagonalGaussian(WithGaussianNoise):
     Gaussian(mu=0.5)
     """
 
-    kind = Diagonal
+    kind = statistics.Diagonal
 
 
 class DiagonalLaplace(WithPureNoise):
@@ -279,8 +186,8 @@ class DiagonalLaplace(WithPureNoise):
     Pure(epsilon=1.0)
     """
 
-    kind = Diagonal
-    law = LaplaceNoise
+    kind = statistics.Diagonal
+    law = noises.LaplaceNoise
 
 
 @dataclass(frozen=True)
@@ -295,18 +202,13 @@ class GramGaussian(WithGaussianNoise):
 
     units: int = field(kw_only=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        Gram(self.clip_norm, units=self.units)
-
     @classmethod
     def for_mu(  # type: ignore[override]  # it needs the number of units too
         cls, clip_norm: float, mu: float, neighbours: Neighbours, *, units: int
     ) -> Self:
         """The noise that makes the release μ-GDP."""
-        check_positive("mu", mu)
         sensitivity = Gram(clip_norm, units=units).sensitivity(neighbours)
-        return cls(clip_norm, cls.law.for_amount(sensitivity, mu), units=units)
+        return cls(clip_norm, cls.law.scale_for(sensitivity, mu), units=units)
 
     @property
     def statistic(self) -> Gram:
@@ -334,8 +236,8 @@ class TwoSidedWishart(WithPureNoise):
     Pure(epsilon=0.5)
     """
 
-    kind = Covariance
-    law = TwoSidedWishartNoise
+    kind = statistics.Covariance
+    law = noises.TwoSidedWishartNoise
 
 
 @dataclass(frozen=True)
@@ -350,6 +252,7 @@ class PublishedWishart(NoisyStatistic[Pure]):
     s_i = max |‖w_i‖² − ‖w_i'‖²|, which with norm clipping is K² for every task, prints 2K for it
     (Algorithms 2 and 3), and uses max_i s_i. ``side`` "tasks" releases WᵀW.
 
+    >>> import numpy as np
     >>> published = PublishedWishart(clip_norm=1.0, epsilon=0.1, as_published=True, side="tasks")
     >>> published.noise.proven, published.release(np.eye(3)[:2], np.random.default_rng(0)).shape
     (False, (2, 2))
@@ -360,12 +263,11 @@ class PublishedWishart(NoisyStatistic[Pure]):
     as_published: bool = False
     sensitivity: float | None = None
     side: Literal["features", "tasks"] = "features"
-    law: ClassVar[type[WishartNoise]] = WishartNoise
+    law: ClassVar[type[Noise[Any]]] = noises.WishartNoise
 
     def __post_init__(self) -> None:
         check_positive("clip_norm", self.clip_norm)
-        check_positive("epsilon", self.epsilon)
-        check_positive("sensitivity", self.noise.scale)
+        check_positive("the scale of the noise", self.noise.scale)
         if not self.as_published:
             raise InvalidInput(
                 f"{self.law.reason}. Use SymmetricGaussian, or TwoSidedWishart for delta = 0; "
@@ -373,15 +275,15 @@ class PublishedWishart(NoisyStatistic[Pure]):
             )
 
     @property
-    def statistic(self) -> Covariance:
+    def statistic(self) -> Sum:
         """WWᵀ or WᵀW."""
-        return Gram(self.clip_norm) if self.side == "tasks" else Covariance(self.clip_norm)
+        return (Gram if self.side == "tasks" else statistics.Covariance)(self.clip_norm)
 
     @property
-    def noise(self) -> WishartNoise:
+    def noise(self) -> Noise[Pure]:
         """Of scale s/(2ε)."""
         claimed = self.clip_norm**2 if self.sensitivity is None else self.sensitivity
-        return WishartNoise(WishartNoise.for_amount(claimed, self.epsilon))
+        return self.law(self.law.scale_for(claimed, self.epsilon))
 
     def event(self, neighbours: Neighbours) -> Pure:
         """The paper's claim, for either relation. It is no proof."""

@@ -21,10 +21,8 @@ from tacit.errors import InvalidInput
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.clipping import as_rows, by_neighbours, clip_rows, shared_clips
 from tacit.privacy.mechanisms.grid import grid, grid_cut, grid_sum, smat, svec, svec_grid_sum
-from tacit.privacy.mechanisms.noises import Noise, Norm
+from tacit.privacy.mechanisms.noises import Noise, Norm, Shape
 from tacit.privacy.noise import FloatArray, IntArray
-
-Shape = tuple[int, ...]
 
 # --- sensitivities -------------------------------------------------------------------------------
 
@@ -120,13 +118,12 @@ class Sum:
         """The largest coordinate of a term."""
         return self.clip_norm
 
-    def rows(self, contributions: FloatArray) -> FloatArray:
-        """As floats, one row a unit."""
-        return as_rows(contributions, vectors=self.vectors)
-
-    def clips(self, units: int, shares: FloatArray | None) -> FloatArray:
-        """(units,): the clip norm of each."""
-        return shared_clips(self.clip_norm, units, shares, self.share_power)
+    def checked(
+        self, contributions: FloatArray, shares: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Rows as floats, one a unit, and the clip norm of each."""
+        rows = as_rows(contributions, vectors=self.vectors)
+        return rows, shared_clips(self.clip_norm, len(rows), shares, self.share_power)
 
     def terms(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
         """(units, size): what each unit adds."""
@@ -333,12 +330,13 @@ class Gram(Covariance):
         assert self.units is not None
         return sensitivity_gram(self.clip_norm, self.units, neighbours)
 
-    def rows(self, contributions: FloatArray) -> FloatArray:
+    def checked(
+        self, contributions: FloatArray, shares: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray]:
         """As many as declared."""
-        rows = super().rows(contributions)
-        if self.units not in (None, len(rows)):
-            raise InvalidInput(f"declared for {self.units} units, got {len(rows)} rows")
-        return rows
+        if np.ndim(contributions) == 2 and self.units not in (None, len(contributions)):
+            raise InvalidInput(f"declared for {self.units} units, got {len(contributions)} rows")
+        return super().checked(contributions, shares)
 
     def total(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
         """(m, m)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,23 +16,17 @@ from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Gaussian, Pure
 from tacit.privacy.mechanisms.clipping import check_positive
 from tacit.privacy.mechanisms.local.mechanism import LocalMechanism, PureReport
-from tacit.privacy.mechanisms.noises import (
-    FLOAT_NOISE,
-    GaussianNoise,
-    KNormNoise,
-    LaplaceNoise,
-    Noise,
-)
-from tacit.privacy.mechanisms.products import released
+from tacit.privacy.mechanisms.noises import FLOAT_NOISE, GaussianNoise, KNormNoise, LaplaceNoise
+from tacit.privacy.mechanisms.noisy_statistic import released
 from tacit.privacy.mechanisms.statistics import EachRowApart, WeightedRows
-from tacit.privacy.noise import FloatArray
+from tacit.privacy.noise import FloatArray, Rng
 
 
 class AdditiveReport(LocalMechanism):
     """The row, clipped to the ball, plus noise."""
 
     @property
-    def noise(self) -> Noise[Any]:
+    def noise(self) -> GaussianNoise | LaplaceNoise | KNormNoise:
         """What is added."""
         raise NotImplementedError
 
@@ -41,7 +35,7 @@ class AdditiveReport(LocalMechanism):
         """Of the noise."""
         return self.noise.scale
 
-    def reports(self, rows: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+    def reports(self, rows: FloatArray, rng: Rng) -> FloatArray:
         """Noise of its own for each row."""
         return released(EachRowApart(self.radius), self.noise, rows, rng)
 
@@ -84,7 +78,7 @@ class LocalLaplace(PureReport, AdditiveReport):
         if dim != len(self.weights):
             raise InvalidInput(f"rows have {dim} coordinates, the weights {len(self.weights)}")
 
-    def reports(self, rows: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+    def reports(self, rows: FloatArray, rng: Rng) -> FloatArray:
         """(σ∘h + noise)/σ."""
         return released(WeightedRows(self.radius, weights=self.weights), self.noise, rows, rng)
 
@@ -184,7 +178,7 @@ class SampledLaplace(AdditiveReport):
         """The paper's claim. It is no proof."""
         return Pure(self.epsilon)
 
-    def reports(self, rows: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+    def reports(self, rows: FloatArray, rng: Rng) -> FloatArray:
         """Of a simulation only."""
         if rng is None:
             raise InvalidInput(f"{self.reason}: it runs with noise='simulated' only")

@@ -12,8 +12,8 @@ from tacit.privacy.accounting import Gaussian, Pure
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.clipping import as_rows, check_positive
 from tacit.privacy.mechanisms.grid import blocks
-from tacit.privacy.mechanisms.products import parameters
-from tacit.privacy.noise import FloatArray
+from tacit.privacy.mechanisms.noisy_statistic import Shares, parameters
+from tacit.privacy.noise import FloatArray, Rng
 
 _BLOCK = 2**17  # numbers at a time: a million rows need no copies
 
@@ -34,7 +34,7 @@ class LocalMechanism:
         """What one report reveals about the user's vector."""
         raise NotImplementedError
 
-    def reports(self, rows: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+    def reports(self, rows: FloatArray, rng: Rng) -> FloatArray:
         """Clip each row and report on it."""
         raise NotImplementedError
 
@@ -58,12 +58,7 @@ class LocalMechanism:
             )
         return self.revealed()
 
-    def release(
-        self,
-        contributions: FloatArray,
-        rng: np.random.Generator | None,
-        shares: FloatArray | None = None,
-    ) -> FloatArray:
+    def release(self, contributions: FloatArray, rng: Rng, shares: Shares = None) -> FloatArray:
         """One report a row; ``rng=None`` asks the operating system."""
         if shares is not None:
             raise InvalidInput("a local report costs each user the whole event; shares must be 1")
@@ -74,7 +69,7 @@ class LocalMechanism:
             into[:] = self.reports(given, rng)
         return out
 
-    def secure(self, rng: np.random.Generator | None) -> bool:
+    def secure(self, rng: Rng) -> bool:
         """Does a release with this rng have exact noise from the operating system?"""
         return rng is None and not self.reason
 

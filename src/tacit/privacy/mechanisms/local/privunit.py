@@ -67,6 +67,7 @@ from tacit.privacy.noise import (
     BoolArray,
     FloatArray,
     IntArray,
+    Rng,
     SecureSource,
     Source,
     rounded_gaussian,
@@ -127,7 +128,7 @@ class PrivUnitG(PureReport):
         """p = Q/(Q + c e^−ε), rounded down: that lowers the ratio."""
         return _above(self.lean, self.epsilon)
 
-    def reports(self, rows: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+    def reports(self, rows: FloatArray, rng: Rng) -> FloatArray:
         """On the grid of noise of scale r/s, if they are exact."""
         scale, t = self.radius / self.lean, clip_rows(rows, self.radius) / self.radius
         if rng is not None:

@@ -42,9 +42,9 @@ from tacit.privacy.noise import (
     BoolArray,
     FloatArray,
     IntArray,
-    SecureSource,
-    SimulatedSource,
+    Rng,
     Source,
+    words_of,
 )
 
 LEAST_EPSILON, MOST_EPSILON = 1e-6, 60.0
@@ -92,13 +92,12 @@ class LocalStaircase(PureReport):
         if dim != 1:
             raise InvalidInput(f"staircase noise is for reports of one number, got {dim}")
 
-    def reports(self, rows: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+    def reports(self, rows: FloatArray, rng: Rng) -> FloatArray:
         """On the grid."""
-        source: Source = SecureSource() if rng is None else SimulatedSource(rng)
         stairs = _Stairs.of(self)
         grid = 2 * self.radius / stairs.cells
         steps = (clip_rows(rows, self.radius) / grid).astype(np.int64)  # the cast cuts toward zero
-        steps += stairs.noise(len(rows), source)[:, None]
+        steps += stairs.noise(len(rows), words_of(rng))[:, None]
         return np.asarray(steps * grid)
 
     def variance(self, dim: int) -> FloatArray:
