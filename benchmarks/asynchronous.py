@@ -22,13 +22,14 @@ from typing import Any, Literal
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from tacit.arrays import FloatArray
 from tacit.engine.arrivals import Arrival, Parties, moments, run_arrivals
 from tacit.engine.latencies import Latency, Pareto, Straggler, Uniform, visits
 from tacit.learners.async_proximal.formulations import Formulation, MeanLoss, synchronous_optimum
 from tacit.learners.async_proximal.paper_nodes import OpenNode
 from tacit.learners.async_proximal.server import Server, ServerState
 from tacit.learners.async_proximal.updates import Descent, curvature_with_own, largest_step
-from tacit.linear.losses import FloatArray, loss_named
+from tacit.linear.losses import loss_named
 from tacit.linear.penalties import GroupNorm, Penalty, SquaredNorm, TraceNorm
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.budget import Budget

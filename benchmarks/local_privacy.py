@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from tacit import Budget, TaskAwareEncoder
+from tacit.arrays import Array
 from tacit.datasets import load_household_power, load_mnist_by_writer, load_real_estate
 from tacit.encoders.base import Strategy
 from tacit.encoders.designs import expected_loss
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 STRATEGIES: tuple[Strategy, ...] = ("task-agnostic", "privacy-agnostic", "task-aware")
 
 

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 from torch import nn
 
+from tacit.arrays import Array
 from tacit.datasets import load_household_power, load_mnist_by_writer, load_real_estate
 from tacit.encoders.base import Strategy
 from tacit.encoders.neural import TaskAwareEncoder
 from tacit.encoders.neural.task import LOSSES
 from tacit.privacy.budget import Budget
 
-Array = NDArray[np.float64]
 Loss = Literal["squared", "logistic", "cross-entropy"]
 REPORTS = 50_000  # on the test rows together
 STEPS = 15  # to an epoch, as published

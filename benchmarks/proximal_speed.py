@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from tacit.arrays import FloatArray
 from tacit.linear.batched import Problems
-from tacit.linear.losses import FloatArray, Squared
+from tacit.linear.losses import Squared
 from tacit.linear.penalties import GroupNorm, TraceNorm
 from tacit.linear.proximal import highest_level, optimum
 from tacit.linear.smooth import smooth_part

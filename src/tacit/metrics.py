@@ -9,16 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tacit.arrays import Array, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.tasks import task_codes
-from tacit.tasks.labels import (
-    Array,
-    FloatArray,
-    IntArray,
-    distinct,
-    positions,
-    require_present,
-)
+from tacit.tasks.labels import distinct, positions, require_present
 from tacit.tasks.tables import as_vector
 from tacit.tasks.targets import target_numbers
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.arrays import FloatArray
 from tacit.audits.asynchronous import (
     COLUMN,
     NODES,
@@ -21,7 +22,7 @@ from tacit.audits.cases import Asked, Settings
 from tacit.audits.learners import Recorder, log_ratio
 from tacit.learners.async_proximal import node as node_module
 from tacit.learners.async_proximal.node import PrivateNode, example_gradients
-from tacit.linear.losses import FloatArray, Squared
+from tacit.linear.losses import Squared
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import statistics

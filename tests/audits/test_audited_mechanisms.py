@@ -8,7 +8,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from tacit.audits.cases import Case, FloatArray, Settings
+from tacit.arrays import FloatArray
+from tacit.audits.cases import Case, Settings
 from tacit.audits.door import door_audits
 from tacit.audits.mechanisms import (
     CLIP,

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.arrays import FloatArray
 from tacit.audits import hidden_state, low_bits, measured_bounds, output_noise, participation
-from tacit.audits.cases import Audit, Case, FloatArray, Settings
+from tacit.audits.cases import Audit, Case, Settings
 from tacit.audits.hall import hall
 from tacit.audits.mechanisms import smallest_eigenvalue
 from tacit.audits.wishart import leak, wishart_noise

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.linear.alone import best_alone
-from tacit.linear.losses import FloatArray
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Declared, Release

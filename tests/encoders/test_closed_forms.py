@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import ortho_group
 
+from tacit.arrays import FloatArray
 from tacit.encoders.closed_forms import spectrum, water_filling
-from tacit.privacy.noise import FloatArray
 
 SETTINGS = [(4.0, 0.0, 0.0, 0.0), (4.0, 1.0, 1.0, 1.0), (4.0, 2.0, 2.0, 2.0)]  # Fig. 3
 RATIOS = np.linspace(0.02, 1.0, 50)  # r/ε

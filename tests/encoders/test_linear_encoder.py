@@ -13,12 +13,12 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from tacit import Budget, Ledger, TaskAwareEncoder
+from tacit.arrays import FloatArray
 from tacit.encoders.designs import expected_loss
 from tacit.encoders.mechanism_choice import MECHANISMS, LocalName
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure, UntrustedMessage
 from tacit.privacy.accounting import Cost
 from tacit.privacy.mechanisms.local import sample_sensitivity
-from tacit.privacy.noise import FloatArray
 
 ALPHA = 1e-6
 PURE = Budget(4.0, 0.0)

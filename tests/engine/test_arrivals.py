@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.arrays import FloatArray
 from tacit.engine import Message
 from tacit.engine.arrivals import (
     GRADIENT,
@@ -24,7 +25,6 @@ from tacit.engine.arrivals import (
 )
 from tacit.engine.latencies import Constant, Faults, Latency, Pareto, Straggler, Uniform, visits
 from tacit.errors import InvalidInput, UntrustedMessage
-from tacit.linear.losses import FloatArray
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import GaussianSum

@@ -19,13 +19,13 @@ import pytest
 from scipy import sparse
 
 from tacit import Budget, Ledger, TaskAwareEncoder
+from tacit.arrays import FloatArray
 from tacit.encoders import encode, networks
 from tacit.errors import InvalidInput, IsolationError
 from tacit.privacy import isolation
 from tacit.privacy.isolation import products
 from tacit.privacy.mechanisms import clip_rows
 from tacit.privacy.mechanisms.local import privunit
-from tacit.privacy.noise import FloatArray
 
 USERS, FEATURES = 203, 24
 UNREADABLE = {"NaN": np.nan, "infinite": np.inf, "minus infinite": -np.inf, "huge": 1e308}

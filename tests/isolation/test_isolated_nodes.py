@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tacit import AsyncProximal, Budget
+from tacit.arrays import FloatArray
 from tacit.datasets import related_tasks
 from tacit.errors import IsolationError
 from tacit.learners.async_proximal import node as node_module
@@ -27,7 +28,7 @@ from tacit.learners.async_proximal.plan import (
     public_clip_norm,
 )
 from tacit.learners.async_proximal.trusted_server import AllNodes
-from tacit.linear.losses import FloatArray, Logistic, Loss, Squared
+from tacit.linear.losses import Logistic, Loss, Squared
 from tacit.linear.penalties import SquaredNorm
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.isolation import products

@@ -20,6 +20,7 @@ from tacit import (
     MeanRegularized,
     TaskRelationship,
 )
+from tacit.arrays import FloatArray
 from tacit.audits import isolation
 from tacit.audits.cases import Settings
 from tacit.engine import Message, Outcome, Step, run_rounds
@@ -28,7 +29,7 @@ from tacit.estimator import Home, contract
 from tacit.learners import averaged_model, covariance_prior, mean_regularized, task_relationship
 from tacit.learners.model_protected import estimators
 from tacit.linear import problems, proximal, smooth
-from tacit.linear.losses import FloatArray, Squared
+from tacit.linear.losses import Squared
 from tacit.linear.own_units import own_units
 from tacit.linear.problems import Block, Problems
 from tacit.linear.rows import directed

@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from tacit.arrays import FloatArray
 from tacit.linear import batched, problems, rows, smooth, threads
 from tacit.linear.alone import PENALTIES, best_alone, in_own_units, own_path
 from tacit.linear.batched import solve_path
 from tacit.linear.evidence import ballots, log_evidence, mixture
-from tacit.linear.losses import FloatArray, Logistic, Loss, Squared
+from tacit.linear.losses import Logistic, Loss, Squared
 from tacit.linear.maps import applied
 from tacit.linear.own_units import own_units, with_own_intercepts
 from tacit.linear.penalties import ColumnNorm, L1Norm

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tacit import Budget, Decomposed, GroupSparse, Ledger, LowRank, SingleTask
+from tacit.arrays import FloatArray
 from tacit.datasets import group_sparse_tasks, low_rank_tasks, related_tasks
 from tacit.datasets.generators import Generated
 from tacit.errors import InvalidInput, NotPure
@@ -19,7 +20,6 @@ from tacit.learners.model_protected.covariance_schedule import (
     schedule_weights,
     sound_mechanism,
 )
-from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import GroupNorm, TraceNorm
 from tacit.metrics import nmse
 from tacit.privacy.accounting import kov_epsilon

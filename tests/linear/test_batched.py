@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import RidgeCV
 
+from tacit.arrays import FloatArray
 from tacit.linear.alone import PENALTIES, best_alone, own_path
 from tacit.linear.batched import Problems, factor, shared_mean, solve_path
-from tacit.linear.losses import FloatArray, Logistic, Loss, Squared
+from tacit.linear.losses import Logistic, Loss, Squared
 
 
 def ragged(sizes: list[int], d: int, seed: int, loss: Loss) -> Problems:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tacit.linear.losses import FloatArray
+from tacit.arrays import FloatArray
 from tacit.linear.penalties import (
     ColumnNorm,
     GroupNorm,

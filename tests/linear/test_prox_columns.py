@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from tacit.arrays import FloatArray
 from tacit.linear import prox_columns
-from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import (
     ColumnNorm,
     GroupNorm,

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.arrays import FloatArray
 from tacit.linear.alone import best_alone
 from tacit.linear.batched import Problems
-from tacit.linear.losses import FloatArray, Logistic, Loss, Squared
+from tacit.linear.losses import Logistic, Loss, Squared
 from tacit.linear.own_units import own_units, with_own_intercepts
 from tacit.linear.penalties import (
     ColumnNorm,

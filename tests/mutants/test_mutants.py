@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.arrays import FloatArray
 from tacit.audits import mechanisms
-from tacit.audits.cases import Case, FloatArray, Settings
+from tacit.audits.cases import Case, Settings
 from tacit.audits.mechanisms import UNITS
 from tacit.audits.named import every_audit
 from tacit.privacy import spending

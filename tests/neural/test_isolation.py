@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tacit.arrays import FloatArray
 from tacit.audits.isolated_rounds import by_the_longest
 from tacit.errors import InvalidInput, IsolationError
 from tacit.neural import FederatedMTL, isolation, mixing
@@ -24,7 +25,6 @@ from tacit.neural.coins import Coins
 from tacit.neural.finetuning import FINETUNINGS, Finetuning, finetuned
 from tacit.neural.isolation import doubt, require_alone, same_bits
 from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.mixing import FloatArray
 from tacit.neural.rounds import Adaptive, Method, Plan, State, absorb, begin, keep, worked
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.neural.stacked import Stacked

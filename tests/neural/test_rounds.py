@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tacit.arrays import FloatArray
 from tacit.neural import mixing
 from tacit.neural.clients import Examples, batches
 from tacit.neural.cohort import CohortSum, Updates
 from tacit.neural.coins import Coins
 from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.mixing import FloatArray
 from tacit.neural.rounds import (
     Adaptive,
     Method,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure, gaussian_mu
 from tacit.privacy.auditing import (
@@ -34,7 +35,6 @@ from tacit.privacy.auditing import (
 from tacit.privacy.auditing.events import best_threshold
 
 ALPHA = 1e-6
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def laplace(side: Side, rng: np.random.Generator, n: int) -> FloatArray:

@@ -12,13 +12,14 @@ import pytest
 from scipy import stats
 from scipy.special import ndtr
 
+from tacit.arrays import IntArray
 from tacit.errors import InvalidInput
 from tacit.privacy.coins import EXPONENT_BITS, below, exponent_below, falls, geometric
 from tacit.privacy.mechanisms import KNormSum, TwoSidedWishart
 from tacit.privacy.mechanisms.local import LocalKNorm, LocalStaircase, PrivUnitG
 from tacit.privacy.mechanisms.local.privunit import _Leaning
 from tacit.privacy.mechanisms.local.staircase import _Stairs
-from tacit.privacy.noise import RESOLUTION, IntArray, SimulatedSource, WordArray
+from tacit.privacy.noise import RESOLUTION, SimulatedSource, WordArray
 
 ALPHA = 1e-6
 ONES = 2**64 - 1

@@ -11,6 +11,7 @@ from scipy import integrate
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Gaussian, Pure
 from tacit.privacy.mechanisms.local import (
@@ -25,7 +26,6 @@ from tacit.privacy.mechanisms.local import (
     expected_lean,
     mechanism_from_dict,
 )
-from tacit.privacy.noise import FloatArray
 
 R, EPSILON = 1.5, 1.3
 PURE: list[LocalMechanism] = [

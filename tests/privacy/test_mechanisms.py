@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy import mechanisms
 from tacit.privacy.accounting import Gaussian, Pure
@@ -39,7 +40,7 @@ from tacit.privacy.mechanisms import (
 )
 from tacit.privacy.mechanisms.clipping import rounding_slack
 from tacit.privacy.mechanisms.grid import grid_sum, smat
-from tacit.privacy.noise import RESOLUTION, FloatArray
+from tacit.privacy.noise import RESOLUTION
 
 Mechanism = mechanisms.NoisyStatistic[Any]
 RELATIONS: tuple[Neighbours, ...] = ("replace", "zero-out")

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.privacy import big_integers, noise
 from tacit.privacy.noise import (
     RESOLUTION,
-    FloatArray,
-    IntArray,
     SecureSource,
     SimulatedSource,
     Source,

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.privacy import noise as sampling
 from tacit.privacy.mechanisms import (
     DiagonalGaussian,
@@ -29,14 +30,7 @@ from tacit.privacy.mechanisms import (
     TwoSidedWishart,
     svec,
 )
-from tacit.privacy.noise import (
-    RESOLUTION,
-    FloatArray,
-    IntArray,
-    SecureSource,
-    rounded_gaussian,
-    rounded_laplace,
-)
+from tacit.privacy.noise import RESOLUTION, SecureSource, rounded_gaussian, rounded_laplace
 
 ALPHA = 1e-6
 SCALE = 3.0  # of every noise below; a broken twin's is larger

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.arrays import FloatArray
 from tacit.encoders.device import export_encoder
 from tacit.encoders.domain import Domain
 from tacit.encoders.networks import Layer
@@ -25,7 +26,6 @@ from tacit.privacy.mechanisms.local import (
     LocalStaircase,
     PrivUnitG,
 )
-from tacit.privacy.noise import FloatArray
 
 ALPHA = 1e-6
 R, EPSILON, COUNT = 2.0, 3.0, 60_000

@@ -26,7 +26,8 @@ from functools import partial
 
 import numpy as np
 
-from tacit.audits.cases import Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import Asked, Audit, Case
 from tacit.audits.learners import Data, Pair, Recorder, run_log_ratio, transcript_features
 from tacit.learners.async_proximal.estimator import AsyncProximal
 from tacit.learners.async_proximal.node import example_gradients

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Pure
 from tacit.privacy.auditing import AuditResult, Claim, Draw, Progress, Region, audit
-
-FloatArray = NDArray[np.float64]
 
 TASK = "a task: its model and its data"
 OTHER_TASKS = "all other tasks together, who see every release"

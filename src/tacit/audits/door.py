@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
 from tacit.audits.mechanisms import CLIP, sum_pair
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Side, above

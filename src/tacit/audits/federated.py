@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
 from tacit.audits.isolated_rounds import isolated_round_audits
 from tacit.neural import mixing
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler

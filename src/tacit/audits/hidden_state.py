@@ -30,7 +30,8 @@ from functools import partial
 
 import numpy as np
 
-from tacit.audits.cases import Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import Asked, Audit, Case
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
 
 EXAMPLES, STEP, KNEE = 100, 0.9, 10.0

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
 from tacit.audits.isolation import exact, gaussian_claim, moved
 from tacit.neural import mixing
 from tacit.neural.coins import Coins

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
 from tacit.engine import Facts, Step
 from tacit.estimator import Home
 from tacit.learners.averaged_model import AveragedModel

@@ -28,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.learners.averaged_model import AveragedModel

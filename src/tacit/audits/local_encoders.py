@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audits.cases import Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import Asked, Audit, Case
 from tacit.encoders.linear_encoder import TaskAwareEncoder
 from tacit.encoders.mechanism_choice import EVERY, LocalName
 from tacit.errors import InvalidInput

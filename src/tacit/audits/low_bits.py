@@ -19,7 +19,8 @@ from functools import partial
 
 import numpy as np
 
-from tacit.audits.cases import Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import Asked, Audit, Case
 from tacit.privacy.accounting import gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Region, Side
 from tacit.privacy.mechanisms import GaussianSum, LaplaceSum

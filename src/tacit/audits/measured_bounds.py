@@ -20,7 +20,8 @@ from functools import partial
 
 import numpy as np
 
-from tacit.audits.cases import Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import Asked, Audit, Case
 from tacit.privacy.auditing import AuditResult, Claim, audit_exact
 
 TRAINING, NEXT, REPEATS, DEGREES = 1_000, 10_000, 301, 1.5

@@ -13,7 +13,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Region, Side, above, below

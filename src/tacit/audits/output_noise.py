@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.audits.cases import TASK, Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import TASK, Asked, Audit, Case
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
 
 DIM, CLIP = 5, 1.0

@@ -23,7 +23,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
 from tacit.privacy.accounting import Approximate, poisson_epsilon, visible_epsilon
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
 

@@ -27,7 +27,8 @@ from functools import partial
 
 import numpy as np
 
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
 from tacit.privacy.accounting import Approximate, gaussian_epsilon, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim
 from tacit.rounding import rounded_down

@@ -21,7 +21,8 @@ from functools import partial
 
 import numpy as np
 
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case, FloatArray
+from tacit.arrays import FloatArray
+from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
 from tacit.audits.mechanisms import release_audit, smallest_eigenvalue
 from tacit.privacy.auditing import AuditResult, Claim, Side, below
 from tacit.privacy.mechanisms import GramGaussian, SymmetricGaussian, TwoSidedWishart

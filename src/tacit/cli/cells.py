@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit.arrays import Array
 from tacit.errors import InvalidInput
 from tacit.tasks import Column, Schema, canonical_label, task_codes
-from tacit.tasks.labels import Array, distinct
+from tacit.tasks.labels import distinct
 from tacit.tasks.tables import Table, as_vector
 
 if TYPE_CHECKING:

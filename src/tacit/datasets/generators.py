@@ -16,9 +16,9 @@ from typing import Literal
 
 import numpy as np
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.tasks import Column
-from tacit.tasks.labels import FloatArray, IntArray
 
 _ENTRY_SCALE = 20.0  # standard deviation of an entry of a low-rank W
 _SPARSE_LOW, _SPARSE_HIGH = 1.0, 50.0  # |entry| of a group-sparse W

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import Array, FloatArray, IntArray
 from tacit.errors import DataUnavailable, InvalidInput
-from tacit.tasks.labels import Array, FloatArray, IntArray
 
 KEYS = ("users", "num_samples", "user_data")
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tacit.arrays import Array, BoolArray, FloatArray, IntArray
 from tacit.errors import DataUnavailable
 from tacit.tasks import Column
-from tacit.tasks.labels import Array, FloatArray, IntArray
 
 ENVIRONMENT_VARIABLE = "TACIT_DATA"
 
@@ -36,7 +36,6 @@ SHA256 = {
 }
 
 ByteArray = npt.NDArray[np.uint8]
-BoolArray = npt.NDArray[np.bool_]
 PublicRanges = dict[str | int, Column]
 
 

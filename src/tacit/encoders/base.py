@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import folder
 from tacit._version import __version__
+from tacit.arrays import FloatArray
 from tacit.encoders.device import export_encoder
 from tacit.encoders.domain import Domain
 from tacit.encoders.networks import Design
@@ -26,7 +27,6 @@ from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.isolation import require_alone
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.local import LocalMechanism, mechanism_from_dict
-from tacit.privacy.noise import FloatArray
 
 Strategy = Literal["task-aware", "task-agnostic", "privacy-agnostic"]
 NoiseKind = Literal["secure", "simulated"]

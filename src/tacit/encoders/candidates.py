@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
+from tacit.arrays import FloatArray
 from tacit.encoders.base import Strategy
 from tacit.encoders.closed_forms import water_filling
 from tacit.encoders.mechanism_choice import local_mechanism
@@ -28,7 +29,6 @@ from tacit.privacy.accounting import per_report_epsilon
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import clip_rows
 from tacit.privacy.mechanisms.local import LocalMechanism
-from tacit.privacy.noise import FloatArray
 
 LEVELS = np.geomspace(1e-4, 30.0, 20)
 QUANTILES = np.array([0.01, 0.03, 0.06, *np.linspace(0.1, 0.9, 9), 0.95, 0.98, 1.0])

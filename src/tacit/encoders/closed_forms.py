@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.privacy.noise import FloatArray
+from tacit.arrays import FloatArray
 
 RELATIVE_RANK = 1e-10
 """Directions whose variance (or whose λ) is below this share of the largest one do not exist."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.encoders.base import Strategy
 from tacit.encoders.candidates import Candidate, Search, Wanted, best_candidates, centred
 from tacit.encoders.closed_forms import Spectrum, spectrum, water_filling
@@ -24,7 +25,6 @@ from tacit.encoders.networks import Design, Layer, nothing
 from tacit.errors import InvalidInput
 from tacit.privacy.mechanisms import clip_rows
 from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace, sample_sensitivity
-from tacit.privacy.noise import FloatArray
 
 MOST_ROWS = 4_000  # of the search; the decoder is made of all rows
 LEAST_GAIN = 1e-6  # of the loss without any report; less is not worth a report

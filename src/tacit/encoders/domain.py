@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
-from tacit.privacy.noise import FloatArray
 from tacit.tasks import as_schema
 
 

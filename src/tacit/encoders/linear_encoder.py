@@ -26,6 +26,7 @@ import warnings
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from tacit.arrays import FloatArray
 from tacit.encoders.base import Encoder, NoiseKind, Strategy
 from tacit.encoders.candidates import Wanted
 from tacit.encoders.closed_forms import Spectrum
@@ -42,7 +43,6 @@ from tacit.encoders.mechanism_choice import LocalName, named
 from tacit.encoders.networks import Design
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import FloatArray
 
 
 class TaskAwareEncoder(Encoder):

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import expit
 
+from tacit.arrays import FloatArray
 from tacit.privacy.isolation import products
 from tacit.privacy.mechanisms.local import LocalMechanism
-from tacit.privacy.noise import FloatArray
 
 Activation = Literal["identity", "relu", "sigmoid", "tanh"]
 

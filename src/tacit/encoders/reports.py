@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.arrays import FloatArray
 from tacit.errors import LedgerError
 from tacit.privacy.account import IN_FLOATS
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.local import LocalMechanism
-from tacit.privacy.noise import FloatArray
 from tacit.privacy.promises import PREPROCESSING, REPORTS
 from tacit.privacy.release import Key, Mechanism, new_run
 from tacit.tasks import task_codes

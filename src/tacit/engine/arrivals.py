@@ -26,10 +26,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine.protocol import Message, Transcript, Unprotected
 from tacit.engine.trust import Edge
 from tacit.errors import InvalidInput
-from tacit.linear.losses import FloatArray
 from tacit.linear.threads import one_blas_thread
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours

@@ -21,9 +21,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine.arrivals import Visit
 from tacit.errors import InvalidInput
-from tacit.linear.losses import FloatArray
 
 MILLISECOND = 1e-3
 _BLOCK = 256  # trips drawn at a time

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tacit.linear.losses import FloatArray, Loss
+from tacit.arrays import FloatArray
+from tacit.linear.losses import Loss
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.release import Declared, Mechanism, Release

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tacit.arrays import FloatArray
 from tacit.engine.protocol import Coordinator, Message, Outcome, Participant, Progress, Step
 from tacit.engine.trust import Edge
-from tacit.linear.losses import FloatArray
 from tacit.privacy.isolation import require_alone
 from tacit.privacy.planning import Door
 

@@ -24,6 +24,7 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from tacit.arrays import FloatArray
 from tacit.engine import (
     Coordinator,
     Facts,
@@ -37,7 +38,7 @@ from tacit.errors import InvalidInput, UnknownTask
 from tacit.estimator.home import Home
 from tacit.estimator.leaving import Saved
 from tacit.linear.batched import Problems
-from tacit.linear.losses import FloatArray, Loss, loss_named
+from tacit.linear.losses import Loss, loss_named
 from tacit.metrics import nmse
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.planning import UNIT, Door, history, open_door, stated

@@ -16,11 +16,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import folder
+from tacit.arrays import FloatArray
 from tacit.certificate import Subject, issued, require_proven, write_folder
 from tacit.engine import Message, Unprotected
 from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.estimator.accounts import Accounted
-from tacit.linear.losses import FloatArray
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Declared

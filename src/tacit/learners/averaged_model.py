@@ -32,11 +32,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.linear.alone import best_alone
-from tacit.linear.losses import FloatArray
 from tacit.linear.own_units import own_units, with_own_intercepts
 from tacit.linear.rows import or_zero
 from tacit.linear.threads import isolated

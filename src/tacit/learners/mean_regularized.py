@@ -46,6 +46,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
@@ -60,7 +61,7 @@ from tacit.linear.evidence import (
     prior_of_votes,
     usual_penalties,
 )
-from tacit.linear.losses import FloatArray, Loss
+from tacit.linear.losses import Loss
 from tacit.linear.problems import Problems
 from tacit.linear.rows import directed, or_zero, row_sums
 from tacit.linear.threads import isolated

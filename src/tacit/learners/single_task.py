@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine import Message
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, MultiTaskEstimator, learner
 from tacit.linear.alone import best_alone
-from tacit.linear.losses import FloatArray
 from tacit.linear.proximal import lasso_alone
 
 

@@ -46,12 +46,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
-from tacit.linear.losses import FloatArray, Squared
+from tacit.linear.losses import Squared
 from tacit.linear.own_units import OwnUnits, own_units, with_own_intercepts
-from tacit.linear.problems import IntArray, each_matrix
+from tacit.linear.problems import each_matrix
 from tacit.linear.rows import or_zero
 from tacit.linear.smooth import Quadratic, quadratic
 from tacit.linear.threads import isolated

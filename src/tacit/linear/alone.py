@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.linear.batched import Path, solve_path
-from tacit.linear.losses import FloatArray, Loss
+from tacit.linear.losses import Loss
 from tacit.linear.problems import Problems
 from tacit.linear.rows import row_sums
 from tacit.linear.threads import isolated

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.linear.losses import FloatArray, Loss, Squared
+from tacit.arrays import FloatArray
+from tacit.linear.losses import Loss, Squared
 from tacit.linear.problems import Block, Problems, each_block, each_matrix, spectra
 from tacit.linear.rows import each_times, row_sums, times_each
 from tacit.linear.threads import isolated

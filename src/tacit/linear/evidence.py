@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.linear.batched import Path
-from tacit.linear.losses import FloatArray, Loss, Squared
+from tacit.linear.losses import Loss, Squared
 from tacit.linear.problems import Problems
 from tacit.linear.rows import row_sums, times_each
 from tacit.linear.threads import isolated

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from scipy.special import expit
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 LossName = Literal["squared", "logistic"]
 
 

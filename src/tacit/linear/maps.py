@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.linear.losses import FloatArray
+from tacit.arrays import FloatArray
 from tacit.linear.rows import times_each
 from tacit.linear.thresholds import shrunk
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.linear.alone import INTERCEPT_VARIANCE
 from tacit.linear.batched import solve_path
-from tacit.linear.losses import FloatArray, Loss, Squared
+from tacit.linear.losses import Loss, Squared
 from tacit.linear.problems import Problems
 from tacit.linear.rows import row_sums
 from tacit.linear.smooth import Quadratic, Rowwise, Smooth, quadratic

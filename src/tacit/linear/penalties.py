@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.linear.losses import FloatArray
+from tacit.arrays import FloatArray
 from tacit.linear.prox_columns import ProxColumns, RowColumns, SpectralColumns
 from tacit.linear.rows import row_norms
 from tacit.linear.thresholds import Level, shrunk, soft_threshold

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.linear.losses import FloatArray, Loss
+from tacit.arrays import BoolArray, FloatArray, IntArray
+from tacit.linear.losses import Loss
 from tacit.linear.threads import isolated
-
-IntArray = np.ndarray[tuple[int], np.dtype[np.int64]]
-BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 BLOCK_VALUES = 1 << 19
 """Most numbers in one padded block (4 MiB of float64)."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dsyevd, dsyevr
 
-from tacit.linear.losses import FloatArray
+from tacit.arrays import FloatArray
 from tacit.linear.thresholds import shrunk
 
 if TYPE_CHECKING:

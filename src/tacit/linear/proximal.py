@@ -18,10 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.linear.losses import FloatArray, Loss
+from tacit.arrays import FloatArray, IntArray
+from tacit.linear.losses import Loss
 from tacit.linear.own_units import own_units
 from tacit.linear.penalties import L1Norm, Penalty
-from tacit.linear.problems import IntArray, Problems
+from tacit.linear.problems import Problems
 from tacit.linear.rows import each_times, row_sums
 from tacit.linear.smooth import Smooth, smooth_part
 from tacit.linear.threads import isolated, one_blas_thread

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.linear.losses import FloatArray
-
-BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
+from tacit.arrays import BoolArray, FloatArray
 
 FLOOR = 1e-6
 """The shortest row that is stretched to norm one, in units where data are about one in size."""

@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.linear.losses import FloatArray, Loss, Squared
+from tacit.arrays import FloatArray
+from tacit.linear.losses import Loss, Squared
 from tacit.linear.problems import Block, Problems, blocks, each_block, each_matrix
 from tacit.linear.rows import each_times, row_norms, times_each
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.linear.alone import INTERCEPT_VARIANCE
 from tacit.linear.batched import Path, solve_path
-from tacit.linear.losses import FloatArray, Loss
+from tacit.linear.losses import Loss
 from tacit.linear.own_units import OwnUnits, own_units
 from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm, spectrum
 from tacit.linear.problems import Problems

@@ -29,14 +29,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
-from tacit.neural.mixing import FloatArray
 from tacit.neural.sampling import Sampler
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.clipping import check_positive, rounding_slack
 from tacit.privacy.mechanisms.grid import grid, grid_steps
-from tacit.privacy.noise import IntArray, SecureSource, rounded_gaussian
+from tacit.privacy.noise import SecureSource, rounded_gaussian
 
 BLOCK = {"cpu": 2**20, "cuda": 2**25}
 """Numbers at a time while summing: what stays in a cache, and what keeps a GPU busy."""

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,12 +36,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.neural.clients import batches
 from tacit.neural.cohort import CohortSum, Updates
 from tacit.neural.coins import Coins
 from tacit.neural.local import Trainer
-from tacit.neural.mixing import FloatArray, Mixing
+from tacit.neural.mixing import Mixing
 from tacit.neural.sampling import Sampler
 
 Method = Literal["mtl", "fedavg", "fedprox"]

@@ -32,8 +32,8 @@ import numpy as np
 from scipy import fft
 from scipy.special import logsumexp, ndtr
 
+from tacit.arrays import FloatArray
 from tacit.privacy.events import Approximate, Counts, Event, Gaussian, Poisson, Pure, Visible
-from tacit.privacy.gaussian import FloatArray
 
 _REACH = 8.6
 _CUT = 1e-17  # ≥ P(|N(0, 1)| > _REACH): of a release, beyond each end of its grid

@@ -8,12 +8,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
 from tacit.privacy.composition import composed_epsilon, plain_epsilon, pure_epsilon, run_epsilon
 from tacit.privacy.costs import Cost, remaining_mu
 from tacit.privacy.events import Counts, Event, Gaussian, Poisson, counted
-from tacit.privacy.gaussian import FloatArray, smallest
+from tacit.privacy.gaussian import smallest
 
 _COARSER = 30.0  # than the grid of the answer; ε comes out a little larger
 _SMALLEST = 0.05  # σ/C that is worth looking for: e^200 and more hide nothing

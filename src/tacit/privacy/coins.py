@@ -13,8 +13,9 @@ import math
 
 import numpy as np
 
+from tacit.arrays import BoolArray, IntArray
 from tacit.privacy.big_integers import UNIT_BITS, series
-from tacit.privacy.noise import BoolArray, IntArray, Source
+from tacit.privacy.noise import Source
 
 EXPONENT_BITS = 52
 

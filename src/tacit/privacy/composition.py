@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
+from tacit.arrays import FloatArray
 from tacit.privacy.bracket import beyond, bracket, rounding
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.events import (
@@ -35,13 +36,7 @@ from tacit.privacy.events import (
     Visible,
     counted,
 )
-from tacit.privacy.gaussian import (
-    ROUND_UP,
-    FloatArray,
-    gaussian_deltas,
-    gaussian_epsilon,
-    smallest,
-)
+from tacit.privacy.gaussian import ROUND_UP, gaussian_deltas, gaussian_epsilon, smallest
 
 FINE = 1e-4
 """Step of the grid of losses, in a run of usual size."""

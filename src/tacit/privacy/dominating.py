@@ -33,10 +33,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.privacy.bracket import beyond, rounding
 from tacit.privacy.composition import loss_distribution
 from tacit.privacy.events import Approximate, Counts, Event, Gaussian, counted
-from tacit.privacy.gaussian import FloatArray, gaussian_deltas, gaussian_epsilon, smallest
+from tacit.privacy.gaussian import gaussian_deltas, gaussian_epsilon, smallest
 
 SHARES = (0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.001)
 """The parts of δ among which δ₀ is chosen: a public rule, whatever the data are."""

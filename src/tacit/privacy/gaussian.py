@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 ROUND_UP = 1 + 1e-9
 """Relative slack on every solved number, above the tolerance of the solver."""

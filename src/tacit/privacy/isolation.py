@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import IsolationError
-from tacit.privacy.noise import FloatArray
 
 _BLOCK = 2**14  # numbers at a time: what they need stays in the cache
 

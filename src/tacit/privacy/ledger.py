@@ -37,6 +37,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput, LedgerCorrupt, LedgerError
 from tacit.privacy import runs
 from tacit.privacy.account import Statement
@@ -56,7 +57,7 @@ from tacit.privacy.chain import (
     link,
     sha256,
 )
-from tacit.privacy.release import Declared, FloatArray, Key, Mechanism, Release, new_run
+from tacit.privacy.release import Declared, Key, Mechanism, Release, new_run
 from tacit.privacy.runs import Cap, Run
 from tacit.privacy.spending import Spending, fold
 from tacit.privacy.store import LOCK, SCHEMA_VERSION, Store

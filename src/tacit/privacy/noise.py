@@ -39,12 +39,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.privacy.big_integers import UNIT_BITS, exponential_below, half_normal_below
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
 WordArray = np.ndarray[Any, np.dtype[np.uint64]]
-BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
 
 Rng = np.random.Generator | None
 """Of a release: None is secure noise from the operating system, a generator is a simulation."""

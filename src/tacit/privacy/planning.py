@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure
 from tacit.privacy.accounting import Cost, Event, cost, gaussian_mu, remaining_mu
 from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget, Guarantee, Neighbours
@@ -16,7 +17,7 @@ from tacit.privacy.chain import event_from_json
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import PURE
 from tacit.privacy.promises import not_covered
-from tacit.privacy.release import FloatArray, Key, Mechanism, Release, new_run
+from tacit.privacy.release import Key, Mechanism, Release, new_run
 from tacit.tasks.labels import canonical_label, require_one_text
 
 UNIT = Guarantee(

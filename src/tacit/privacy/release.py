@@ -15,11 +15,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours
-
-FloatArray = NDArray[np.float64]
 
 
 class Mechanism(Protocol):

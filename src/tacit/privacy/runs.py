@@ -36,12 +36,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.arrays import FloatArray
 from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Approximate, Cost, Event, Gaussian, Poisson, Pure, Visible
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.chain import RELATIVE, event_from_json, event_to_json
-from tacit.privacy.release import FloatArray
 from tacit.tasks.labels import canonical_label
 
 SAMPLED: frozenset[type] = frozenset({Poisson, Visible})

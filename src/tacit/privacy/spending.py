@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.arrays import FloatArray
 from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, TacitError
 from tacit.privacy.account import COMPARED, IN_FLOATS, Account, Statement
 from tacit.privacy.accounting import Cost, Event
 from tacit.privacy.chain import Entry, Row, agree, entry, event_from_json
-from tacit.privacy.release import FloatArray, Key
+from tacit.privacy.release import Key
 from tacit.privacy.runs import Promise, Run, event_charge, priced, refusal
 from tacit.tasks.labels import canonical_label
 

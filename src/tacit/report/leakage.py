@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from tacit.arrays import FloatArray
 from tacit.estimator import MultiTaskEstimator
 from tacit.folder import plain
-from tacit.linear.losses import FloatArray
 from tacit.privacy.budget import Budget
 from tacit.report.facts import best_guess
 from tacit.report.refits import variant

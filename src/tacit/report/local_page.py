@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.linear.losses import FloatArray
+from tacit.arrays import FloatArray
 from tacit.report import figures
 from tacit.report.facts import Facts, plural
 from tacit.report.html import Figure, Page, Section, Table, key_figures, number, paragraph

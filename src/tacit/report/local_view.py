@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.folder import LOCAL, plain, replace_file
 from tacit.learners.pooled import Pooled
 from tacit.learners.single_task import SingleTask
-from tacit.linear.losses import FloatArray
 from tacit.metrics import auc_per_task
 from tacit.privacy.budget import Budget
 from tacit.report.leakage import Leakage, measure_leakage

@@ -18,15 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, MissingValues
-from tacit.tasks.labels import (
-    Array,
-    FloatArray,
-    listed,
-    missing_mask,
-    positions,
-    require_declared,
-)
+from tacit.tasks.labels import listed, missing_mask, positions, require_declared
 from tacit.tasks.tables import as_numbers, nearest, readable_numbers, require_finite
 
 _MISSING = -2  # the position of a missing value; -1 is an undeclared one

@@ -22,11 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import folder
+from tacit.arrays import Array, IntArray
 from tacit.errors import InvalidInput, UndeclaredValue
 
-Array: TypeAlias = npt.NDArray[Any]
-FloatArray: TypeAlias = npt.NDArray[np.float64]
-IntArray: TypeAlias = npt.NDArray[np.int64]
 Classes: TypeAlias = tuple[Hashable, Hashable]
 
 NUMERIC = "biuf"  # dtype kinds: bool, signed, unsigned, float

@@ -8,9 +8,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput
 from tacit.tasks.columns import Column
-from tacit.tasks.labels import Array, Classes, FloatArray, distinct, missing_mask
+from tacit.tasks.labels import Classes, distinct, missing_mask
 from tacit.tasks.tables import as_numbers, as_table, as_vector, nearest, require_finite
 from tacit.tasks.targets import TARGET, class_pair, class_signs, target_numbers
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, MissingValues
-from tacit.tasks.labels import NUMERIC, Array, FloatArray, missing_mask
+from tacit.tasks.labels import NUMERIC, missing_mask
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,10 +6,10 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.tasks.labels import (
     Classes,
-    FloatArray,
     distinct,
     listed,
     positions,

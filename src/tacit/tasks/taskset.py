@@ -8,17 +8,9 @@ from typing import Literal
 
 import numpy as np
 
+from tacit.arrays import Array, FloatArray, IntArray
 from tacit.errors import InvalidInput
-from tacit.tasks.labels import (
-    Array,
-    Classes,
-    FloatArray,
-    IntArray,
-    distinct,
-    python_values,
-    require_one_text,
-    require_present,
-)
+from tacit.tasks.labels import Classes, distinct, python_values, require_one_text, require_present
 from tacit.tasks.schema import Schema
 from tacit.tasks.tables import as_table, as_vector
 from tacit.tasks.targets import class_pair, class_signs, measured_classes, target_numbers

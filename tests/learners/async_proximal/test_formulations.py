@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.learners.async_proximal.formulations import (
     FORMULATIONS as PENALTIES,
@@ -17,7 +18,7 @@ from tacit.learners.async_proximal.formulations import (
     synchronous_optimum,
 )
 from tacit.linear.batched import Problems
-from tacit.linear.losses import FloatArray, Logistic, Loss, Squared
+from tacit.linear.losses import Logistic, Loss, Squared
 from tacit.linear.penalties import (
     ColumnNorm,
     GroupNorm,

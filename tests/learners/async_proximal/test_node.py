@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from tacit.arrays import FloatArray
 from tacit.engine.arrivals import GRADIENT, Arrival, Moment, Parties, run_arrivals
 from tacit.engine.latencies import Constant, Faults, Uniform, visits
 from tacit.errors import BudgetExceeded
@@ -34,7 +35,7 @@ from tacit.learners.async_proximal.plan import (
 )
 from tacit.learners.async_proximal.server import Server
 from tacit.learners.async_proximal.updates import Averaging, Descent
-from tacit.linear.losses import FloatArray, Logistic, Squared
+from tacit.linear.losses import Logistic, Squared
 from tacit.linear.penalties import SquaredNorm, TraceNorm
 from tacit.privacy.accounting import Event, Gaussian
 from tacit.privacy.budget import Budget, Neighbours

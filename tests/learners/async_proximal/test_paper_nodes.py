@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
+from tacit.arrays import FloatArray
 from tacit.engine import Unprotected
 from tacit.engine.arrivals import Parties, Visit, moments, run_arrivals
 from tacit.engine.latencies import Faults, Latency, Pareto, Straggler, Uniform, visits
@@ -32,7 +33,7 @@ from tacit.learners.async_proximal.updates import (
     curvature_with_own,
     largest_step,
 )
-from tacit.linear.losses import FloatArray, Logistic, Loss, Squared
+from tacit.linear.losses import Logistic, Loss, Squared
 from tacit.linear.penalties import GroupNorm, TraceNorm
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from tacit.arrays import FloatArray
 from tacit.engine.arrivals import Arrival
 from tacit.errors import InvalidInput
 from tacit.learners.async_proximal import updates
@@ -22,7 +23,6 @@ from tacit.learners.async_proximal.updates import (
     curvature_with_own,
     largest_step,
 )
-from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import GroupNorm, Penalty, RowMaxNorm, TraceNorm
 
 

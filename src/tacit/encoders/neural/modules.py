@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tacit.arrays import FloatArray
 from tacit.encoders.networks import Layer, Layers
-from tacit.privacy.noise import FloatArray
 
 Hidden = Literal["sigmoid", "relu", "tanh"]
 

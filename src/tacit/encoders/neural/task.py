@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit.arrays import FloatArray
 from tacit.encoders.neural.modules import Scaling
 from tacit.errors import InvalidInput
-from tacit.privacy.noise import FloatArray
 
 LossName = Literal["squared", "logistic", "cross-entropy"]
 LossFunction = Callable[[Tensor, Tensor], Tensor]

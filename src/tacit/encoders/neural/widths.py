@@ -14,9 +14,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from tacit.arrays import FloatArray
 from tacit.encoders.neural.learning import Learned, Training, unperturbed
 from tacit.encoders.neural.strategies import Noise, Shape, learn
-from tacit.privacy.noise import FloatArray
 
 WIDTHS = (1, 2, 3, 5, 8, 16, 24)
 """Tried for dimensions=None, as far as there are features."""

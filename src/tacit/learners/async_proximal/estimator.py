@@ -39,6 +39,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from tacit.arrays import FloatArray
 from tacit.engine import Message, Outcome, Progress, Unprotected
 from tacit.engine.arrivals import GRADIENT, NodeHalf, Parties, run_arrivals
 from tacit.engine.latencies import Latency, Uniform, visits
@@ -69,7 +70,6 @@ from tacit.learners.async_proximal.server import Server
 from tacit.learners.async_proximal.trusted_server import run_through_trusted_server
 from tacit.learners.async_proximal.updates import Averaging, Update
 from tacit.linear.alone import best_alone
-from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm
 from tacit.linear.together import open_decomposed
 from tacit.privacy.budget import Guarantee

@@ -31,9 +31,10 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.linear.batched import Problems
-from tacit.linear.losses import FloatArray, Loss, Squared
+from tacit.linear.losses import Loss, Squared
 from tacit.linear.penalties import (
     ColumnNorm,
     GroupNorm,

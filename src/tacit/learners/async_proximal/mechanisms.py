@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Event, Poisson
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import GaussianSum, KNormSum
 from tacit.privacy.mechanisms.clipping import as_rows
 from tacit.privacy.mechanisms.noisy_statistic import Shares
-from tacit.privacy.noise import FloatArray, Rng, words_of
+from tacit.privacy.noise import Rng, words_of
 
 _WORDS = 2.0**64
 

@@ -30,12 +30,13 @@ from functools import partial
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine import Message
 from tacit.engine.arrivals import GRADIENT, Released
 from tacit.learners.async_proximal.formulations import MeanLoss, mean_losses
 from tacit.learners.async_proximal.plan import NodePlan, Setting, node_run, own_level
 from tacit.linear.batched import Problems
-from tacit.linear.losses import FloatArray, Loss
+from tacit.linear.losses import Loss
 from tacit.linear.penalties import Penalty
 from tacit.privacy.isolation import products, require_alone
 from tacit.privacy.planning import Door

@@ -19,6 +19,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine import Message
 from tacit.engine.arrivals import GRADIENT, Released
 from tacit.errors import InvalidInput
@@ -32,7 +33,6 @@ from tacit.learners.async_proximal.plan import MOST_RELEASES, Setting, allowance
 from tacit.learners.async_proximal.updates import LastGradients
 from tacit.linear.alone import best_alone
 from tacit.linear.batched import Problems
-from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import Penalty
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Neighbours

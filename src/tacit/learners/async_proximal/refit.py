@@ -19,10 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
+from tacit.arrays import FloatArray
 from tacit.linear.alone import INTERCEPT_VARIANCE, PENALTIES, best_alone, in_own_units, own_path
 from tacit.linear.batched import Path, Problems, factor, solve_path
 from tacit.linear.evidence import log_evidence, mixture, usual_penalties
-from tacit.linear.losses import FloatArray, Loss
+from tacit.linear.losses import Loss
 from tacit.linear.maps import spread
 from tacit.linear.together import with_intercept
 

@@ -20,12 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.engine.arrivals import Arrival
 from tacit.errors import InvalidInput
 from tacit.learners.async_proximal.updates import Update
-from tacit.linear.losses import FloatArray
-
-IntArray = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 RECENT = 1  # rounds; an answer to an earlier one is long past
 

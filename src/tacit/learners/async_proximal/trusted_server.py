@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine import Message, Outcome, Progress, Public, Step, run_rounds
 from tacit.estimator import Home
 from tacit.learners.async_proximal.mechanisms import Pooled
 from tacit.learners.async_proximal.node import example_gradients
 from tacit.learners.async_proximal.plan import NodePlan, Setting, allowances, node_plan
-from tacit.linear.losses import FloatArray
 from tacit.linear.problems import Problems
 from tacit.privacy.mechanisms import GaussianSum, KNormSum
 from tacit.privacy.planning import Door

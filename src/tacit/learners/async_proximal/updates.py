@@ -66,9 +66,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine.arrivals import Arrival
 from tacit.errors import InvalidInput
-from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import Penalty
 from tacit.linear.prox_columns import Chosen, ProxColumns
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import (
     Cost,
@@ -27,7 +28,6 @@ from tacit.privacy.mechanisms import (
     SymmetricGaussian,
     TwoSidedWishart,
 )
-from tacit.privacy.noise import FloatArray
 
 Kind = Literal["full", "diagonal", "tasks"]
 """What is released: WWᵀ, its diagonal, or WᵀW."""

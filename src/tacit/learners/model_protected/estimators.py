@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Outcome, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
@@ -30,7 +31,6 @@ from tacit.learners.model_protected.halves import (
     Tasks,
     solved_at_home,
 )
-from tacit.linear.losses import FloatArray
 from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
 from tacit.linear.together import Optimum, joined, open_decomposed, open_optimum
 from tacit.privacy.accounting import Cost

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.engine import Message, Public, Step
 from tacit.errors import InvalidInput
 from tacit.estimator import Home
@@ -16,11 +17,11 @@ from tacit.learners.model_protected.covariance_schedule import Kind
 from tacit.linear.alone import INTERCEPT_VARIANCE, PENALTIES, best_alone, own_path
 from tacit.linear.batched import Path, solve_path
 from tacit.linear.evidence import log_evidence, mixture, usual_penalties
-from tacit.linear.losses import FloatArray, Loss
+from tacit.linear.losses import Loss
 from tacit.linear.maps import applied, group_map, spread, trace_map
 from tacit.linear.own_units import OwnUnits, own_units
 from tacit.linear.penalties import ColumnNorm, L1Norm, Penalty, SquaredNorm
-from tacit.linear.problems import IntArray, Problems
+from tacit.linear.problems import Problems
 from tacit.linear.proximal import lasso_alone
 from tacit.linear.rows import or_zero
 from tacit.linear.threads import isolated

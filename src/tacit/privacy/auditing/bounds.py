@@ -27,8 +27,6 @@ from scipy.stats import binom
 
 from tacit.errors import InvalidInput
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-
 
 @dataclass(frozen=True)
 class Counts:

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.arrays import FloatArray
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.auditing.bounds import Counts, epsilon_between, lower, mu_between, upper
 from tacit.privacy.auditing.claims import Claim
 
-FloatArray = NDArray[np.float64]
 Side = Literal[0, 1]
 THRESHOLDS = 200  # candidates of a search, quantiles of both sides together
 

@@ -9,19 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure
 from tacit.privacy.auditing.bounds import Counts, check_confidence, one_run_epsilon
 from tacit.privacy.auditing.claims import AuditResult, Claim, Histogram
-from tacit.privacy.auditing.events import (
-    Bound,
-    FloatArray,
-    Region,
-    Side,
-    best_threshold,
-    bound,
-    classifier,
-)
+from tacit.privacy.auditing.events import Bound, Region, Side, best_threshold, bound, classifier
 
 Draw = Callable[[Side, np.random.Generator, int], FloatArray]
 """(side, rng, n) → n independent statistics (n,), or features (n, k), under that neighbour."""

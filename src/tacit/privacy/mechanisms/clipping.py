@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.noise import FloatArray
 
 # --- checks --------------------------------------------------------------------------------------
 

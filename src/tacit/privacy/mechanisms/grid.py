@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
-from tacit.privacy.noise import RESOLUTION, FloatArray, IntArray
+from tacit.privacy.noise import RESOLUTION
 
 _BLOCK = 2**15  # numbers at a time: what they need stays in the cache
 _MOST = 2.0**62  # half of what an int64 holds; the noise needs 2^30

@@ -22,18 +22,11 @@ from typing import ClassVar, Generic, Literal, TypeVar
 import numpy as np
 from scipy.special import gammaln
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.privacy.accounting import Gaussian, Pure
 from tacit.privacy.mechanisms.clipping import check_positive
 from tacit.privacy.mechanisms.grid import svec, triangle_side
-from tacit.privacy.noise import (
-    FloatArray,
-    IntArray,
-    SecureSource,
-    knorm,
-    rounded_gaussian,
-    rounded_laplace,
-    wishart,
-)
+from tacit.privacy.noise import SecureSource, knorm, rounded_gaussian, rounded_laplace, wishart
 
 Shape = tuple[int, ...]
 Revealed = TypeVar("Revealed", Gaussian, Pure)

@@ -13,11 +13,12 @@ from typing import Any, Generic
 
 import numpy as np
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.grid import grid, snapped
 from tacit.privacy.mechanisms.noises import Noise, Revealed
 from tacit.privacy.mechanisms.statistics import Sum
-from tacit.privacy.noise import FloatArray, IntArray, Rng, system_generator
+from tacit.privacy.noise import Rng, system_generator
 
 Shares = FloatArray | None
 

@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.clipping import as_rows, by_neighbours, clip_rows, shared_clips
 from tacit.privacy.mechanisms.grid import grid, grid_cut, grid_sum, smat, svec, svec_grid_sum
 from tacit.privacy.mechanisms.noises import Noise, Norm, Shape
-from tacit.privacy.noise import FloatArray, IntArray
 
 # --- sensitivities -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Gaussian, Pure
 from tacit.privacy.mechanisms.clipping import check_positive
@@ -19,7 +20,7 @@ from tacit.privacy.mechanisms.local.mechanism import LocalMechanism, PureReport
 from tacit.privacy.mechanisms.noises import FLOAT_NOISE, GaussianNoise, KNormNoise, LaplaceNoise
 from tacit.privacy.mechanisms.noisy_statistic import released
 from tacit.privacy.mechanisms.statistics import EachRowApart, WeightedRows
-from tacit.privacy.noise import FloatArray, Rng
+from tacit.privacy.noise import Rng
 
 
 class AdditiveReport(LocalMechanism):

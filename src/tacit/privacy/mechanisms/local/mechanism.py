@@ -7,13 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Gaussian, Pure
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.clipping import as_rows, check_positive
 from tacit.privacy.mechanisms.grid import blocks
 from tacit.privacy.mechanisms.noisy_statistic import Shares, parameters
-from tacit.privacy.noise import FloatArray, Rng
+from tacit.privacy.noise import Rng
 
 _BLOCK = 2**17  # numbers at a time: a million rows need no copies
 

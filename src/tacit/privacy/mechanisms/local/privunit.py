@@ -57,21 +57,13 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
+from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.privacy.coins import falls
 from tacit.privacy.mechanisms.clipping import clip_rows
 from tacit.privacy.mechanisms.grid import grid
 from tacit.privacy.mechanisms.local.mechanism import PureReport
-from tacit.privacy.noise import (
-    RESOLUTION,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Rng,
-    SecureSource,
-    Source,
-    rounded_gaussian,
-)
+from tacit.privacy.noise import RESOLUTION, Rng, SecureSource, Source, rounded_gaussian
 
 MOST_EPSILON = 500.0
 """Beyond it e^−ε and the tail of the normal law leave the floating-point numbers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.privacy.noise import FloatArray
+from tacit.arrays import FloatArray
 
 _BLOCK = 64  # rows against all others at a time
 

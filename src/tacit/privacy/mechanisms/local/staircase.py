@@ -33,19 +33,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.privacy.coins import below, exponent_below, falls, geometric
 from tacit.privacy.mechanisms.clipping import clip_rows
 from tacit.privacy.mechanisms.local.mechanism import PureReport
-from tacit.privacy.noise import (
-    RESOLUTION,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Rng,
-    Source,
-    words_of,
-)
+from tacit.privacy.noise import RESOLUTION, Rng, Source, words_of
 
 LEAST_EPSILON, MOST_EPSILON = 1e-6, 60.0
 """Between them 64-bit integers hold every report, but for a probability of exp(−2^12)."""
