@@ -51,9 +51,8 @@ class Wanted:
         self, name: str, radius: float, size: int, weights: FloatArray | None = None
     ) -> LocalMechanism:
         """What reports of this size may go through."""
-        listed = None if weights is None else weights.tolist()
         return local_mechanism(
-            name, radius, self.budget, size, reports=self.reports, weights=listed
+            name, radius, self.budget, size, reports=self.reports, weights=weights
         )
 
 
@@ -75,8 +74,12 @@ class Candidate:
     def summary(self) -> dict[str, Any]:
         """What is told of it."""
         size = len(self.scales)
-        told = {"mechanism": self.name, "dimensions": size}
-        return told | {"radius": self.radius, "loss": self.loss}
+        return {
+            "mechanism": self.name,
+            "dimensions": size,
+            "radius": self.radius,
+            "loss": self.loss,
+        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput, NotPure
 from tacit.privacy.accounting import gaussian_mu, per_report_epsilon
 from tacit.privacy.budget import Budget
@@ -33,7 +33,7 @@ def local_mechanism(
     dim: int,
     *,
     reports: int = 1,
-    weights: Sequence[float] | None = None,
+    weights: FloatArray | None = None,
 ) -> LocalMechanism:
     """The mechanism whose ``reports`` releases spend a user's budget: μ/√k each, or the ε whose
     optimal composition at δ is ε (ε/k at δ = 0).
@@ -50,7 +50,8 @@ def local_mechanism(
     epsilon = per_report_epsilon(reports, budget)
     match name:
         case "laplace":
-            return LocalLaplace(radius, epsilon, tuple(weights or (1.0,) * dim))
+            sigma = np.ones(dim) if weights is None else weights
+            return LocalLaplace(radius, epsilon, tuple(sigma.tolist()))
         case "knorm":
             return LocalKNorm(radius, epsilon)
         case "privunit":
