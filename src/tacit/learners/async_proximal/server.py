@@ -125,13 +125,13 @@ class Server:
             state = replace(state, refused=Counter(state.refused) + Counter(refused))
         for queued in self._queues(accepted):
             kept = self.update.moved(state.kept, state.handed, queued)
-            state = replace(state, kept=kept, step=state.step + 1)
-            state = self._handed(state, [arrival.node for arrival in queued])
+            nodes = [arrival.node for arrival in queued]
+            state = self._handed(state, nodes, kept, state.step + 1)
         return state
 
     def refresh(self, state: ServerState, node: int) -> ServerState:
         """A newer column for a node that was away."""
-        return self._handed(state, [node])
+        return self._handed(state, [node], state.kept, state.step)
 
     def column(self, state: ServerState, node: int) -> FloatArray:
         """(d,): what the node was handed last."""
@@ -167,9 +167,9 @@ class Server:
             return [[arrival] for arrival in accepted]
         return [accepted] if accepted else []
 
-    def _handed(self, state: ServerState, nodes: list[int]) -> ServerState:
-        """A new column for these nodes."""
+    def _handed(self, state: ServerState, nodes: list[int], kept: Any, step: int) -> ServerState:
+        """The state after that, with a new column for these nodes."""
         handed, rounds = state.handed.copy(order="F"), state.rounds.copy()
-        handed[:, nodes] = self.update.columns(state.kept, nodes)
+        handed[:, nodes] = self.update.columns(kept, nodes)
         rounds[nodes] += 1
-        return replace(state, handed=handed, rounds=rounds)
+        return ServerState(kept, handed, rounds, step, state.refused)
