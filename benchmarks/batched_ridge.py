@@ -25,9 +25,9 @@ import numpy as np
 from sklearn.linear_model import RidgeCV
 
 from tacit.arrays import FloatArray
-from tacit.linear.alone import INTERCEPT_VARIANCE, PENALTIES, own_path
 from tacit.linear.losses import Squared
 from tacit.linear.problems import Block, Problems
+from tacit.linear.single_task_fits import INTERCEPT_VARIANCE, PENALTIES, own_path
 from tacit.linear.threads import one_blas_thread
 
 

@@ -18,7 +18,7 @@ from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
-from tacit.linear.alone import best_alone
+from tacit.linear.single_task_fits import best_alone
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Declared, Release

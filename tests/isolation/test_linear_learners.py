@@ -30,9 +30,9 @@ from tacit.learners import averaged_model, covariance_prior, mean_regularized, t
 from tacit.learners.model_protected import estimators
 from tacit.linear import problems, proximal, smooth
 from tacit.linear.losses import Squared
-from tacit.linear.own_units import own_units
 from tacit.linear.problems import Block, Problems
-from tacit.linear.rows import directed
+from tacit.linear.row_algebra import directed
+from tacit.linear.standardised import standardised
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianSum, NoisyStatistic
@@ -329,7 +329,7 @@ def test_what_centring_leaves_of_a_constant_is_not_scaled_up() -> None:
     X = np.column_stack([np.random.default_rng(0).normal(size=(7, 2)), np.ones(7)])
     for value in (0.1, 1e10 / 3, 1e-30):
         given = Problems(X, np.full(7, value), np.array([0, 7]))
-        own = own_units(given, Squared(), scaled=True)
+        own = standardised(given, Squared(), scaled=True)
         assert np.abs(own.problems.y).max() < 1e-5
         assert np.abs(own.smooth.gradient(np.zeros((1, 3)))).max() < 1e-5
 
@@ -398,7 +398,9 @@ def test_a_start_that_pools_is_refuted_where_it_sees_everybody(
 ) -> None:
     case = CASES["isolation, LowRank, squared, a start that pools"]
     assert not case.audit(Settings()).refuted
-    monkeypatch.setattr("tacit.learners.model_protected.halves.one_at_a_time", lambda start: start)
+    monkeypatch.setattr(
+        "tacit.learners.model_protected.tasks_and_curator.one_at_a_time", lambda start: start
+    )
     monkeypatch.setattr("tacit.engine.rounds.require_alone", lambda *_: None)
     assert case.audit(Settings()).refuted
 

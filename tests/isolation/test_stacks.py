@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from tacit.arrays import FloatArray
-from tacit.linear import batched, problems, rows, smooth, threads
-from tacit.linear.alone import PENALTIES, best_alone, in_own_units, own_path
+from tacit.linear import batched, problems, row_algebra, smooth, threads
 from tacit.linear.batched import solve_path
-from tacit.linear.evidence import ballots, log_evidence, mixture
+from tacit.linear.covariance_maps import applied
 from tacit.linear.losses import Logistic, Loss, Squared
-from tacit.linear.maps import applied
-from tacit.linear.own_units import own_units, with_own_intercepts
+from tacit.linear.model_averaging import ballots, log_evidence, mixture
 from tacit.linear.penalties import ColumnNorm, L1Norm
+from tacit.linear.prior_models import split_path
 from tacit.linear.problems import Problems, blocks, each_matrix, ladder
 from tacit.linear.proximal import lasso_alone
+from tacit.linear.single_task_fits import PENALTIES, best_alone, in_own_units, own_path
+from tacit.linear.standardised import standardised, with_own_intercepts
 from tacit.linear.threads import isolated, one_blas_thread
-from tacit.linear.together import split_path
 
 D = 5  # columns, the last one the intercept
 LOSSES: list[Loss] = [Squared(), Logistic()]
@@ -79,7 +79,7 @@ def path_bits(path: batched.Path, given: Problems) -> list[Any]:
 
 
 def _own_units(p: Problems, loss: Loss) -> list[Any]:
-    own = own_units(p, loss, scaled=True)
+    own = standardised(p, loss, scaled=True)
     W = np.tile(np.linspace(-0.7, 0.9, p.X.shape[1]), (p.n_tasks, 1))
     slope, there = own.smooth.gradient(W), own.outwards(W)
     parts = (slope, there, own.inwards(there), own.curvature[:, None], own.centre)
@@ -214,13 +214,13 @@ def test_where_a_task_lies_in_memory_changes_no_bit() -> None:
 # --- operations on rows and stacks ---------------------------------------------------------------
 
 OPERATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
-    "row_sums": rows.row_sums,
-    "row_norms": rows.row_norms,
-    "directed": rows.directed,
-    "times_each": lambda W: rows.times_each(W, np.vander(np.linspace(-1, 1, W.shape[1]))),
+    "row_sums": row_algebra.row_sums,
+    "row_norms": row_algebra.row_norms,
+    "directed": row_algebra.directed,
+    "times_each": lambda W: row_algebra.times_each(W, np.vander(np.linspace(-1, 1, W.shape[1]))),
     "applied": lambda W: applied(np.vander(np.linspace(-1, 1, W.shape[1])), W),
     "column norm": lambda W: ColumnNorm().prox(W.T, 0.1).T,
-    "row sums of squares": lambda W: rows.row_sums(W**2),
+    "row sums of squares": lambda W: row_algebra.row_sums(W**2),
 }
 
 
@@ -238,9 +238,9 @@ def test_an_operation_on_rows_sees_one_row(name: str, order: Any, width: int) ->
 @pytest.mark.parametrize("width", [3, 70])
 def test_curvature_of_wide_tasks_is_their_own_too(width: int) -> None:
     everybody = together([task(n, n, d=width) for n in (4, 9, 20)])
-    whole = own_units(everybody, Squared(), scaled=True).curvature
+    whole = standardised(everybody, Squared(), scaled=True).curvature
     assert whole.tobytes() == b"".join(
-        own_units(everybody.select([i]), Squared(), scaled=True).curvature.tobytes()
+        standardised(everybody.select([i]), Squared(), scaled=True).curvature.tobytes()
         for i in range(3)
     )
     G = np.stack([np.eye(width) * k for k in (1.0, 2.0)])
@@ -379,7 +379,7 @@ def test_the_number_of_threads_outside_changes_no_bit() -> None:
     found = []
     for outside in (1, 2):
         with threadpool_limits(limits=outside, user_api="blas"):
-            own = own_units(everybody, Squared(), scaled=True)
+            own = standardised(everybody, Squared(), scaled=True)
             path = solve_path(everybody, PENALTIES[:3], covariance=np.eye(120) + 0.1)
             found.append((path_bits(path, everybody), own.curvature.tobytes()))
     assert found[0] == found[1]

@@ -14,8 +14,8 @@ from tacit.errors import UnknownTask
 from tacit.estimator import Home
 from tacit.learners import mean_regularized as module
 from tacit.linear.batched import Problems, shared_mean, solve_path
-from tacit.linear.evidence import default_penalty
 from tacit.linear.losses import Logistic, Squared
+from tacit.linear.model_averaging import default_penalty
 from tacit.metrics import nmse
 
 

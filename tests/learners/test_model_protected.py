@@ -501,7 +501,7 @@ def test_under_high_noise_the_map_is_nearly_the_identity() -> None:
     edge = mechanism.statistic.edge(mechanism.noise, (m, d))
     noise = mechanism.release(np.zeros((m, d)), np.random.default_rng(0))
     assert np.abs(np.linalg.eigvalsh(noise)).max() <= 1.2 * edge
-    from tacit.linear.maps import trace_map
+    from tacit.linear.covariance_maps import trace_map
 
     M = trace_map(noise + edge * np.eye(d), 0.1 * math.sqrt(m / d))
     assert np.linalg.eigvalsh(M).min() > 0.97

@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 from sklearn.linear_model import RidgeCV
 
 from tacit.arrays import FloatArray
-from tacit.linear.alone import PENALTIES, best_alone, own_path
 from tacit.linear.batched import Problems, factor, shared_mean, solve_path
 from tacit.linear.losses import Logistic, Loss, Squared
+from tacit.linear.single_task_fits import PENALTIES, best_alone, own_path
 
 
 def ragged(sizes: list[int], d: int, seed: int, loss: Loss) -> Problems:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from tacit.arrays import FloatArray
-from tacit.linear.alone import best_alone
 from tacit.linear.batched import Problems
+from tacit.linear.joint_optima import joined, open_decomposed, open_optimum
 from tacit.linear.losses import Logistic, Loss, Squared
-from tacit.linear.own_units import own_units, with_own_intercepts
 from tacit.linear.penalties import (
     ColumnNorm,
     GroupNorm,
@@ -31,8 +30,9 @@ from tacit.linear.proximal import (
     penalised_prox,
     without,
 )
+from tacit.linear.single_task_fits import best_alone
 from tacit.linear.smooth import Quadratic, Rowwise, smooth_part
-from tacit.linear.together import joined, open_decomposed, open_optimum
+from tacit.linear.standardised import standardised, with_own_intercepts
 
 LOSSES: list[Loss] = [Squared(), Logistic()]
 
@@ -101,7 +101,7 @@ def test_above_the_highest_level_the_solution_is_zero_and_below_it_is_not() -> N
     problems = ragged(Squared())
     smooth = smooth_part(problems, Squared())
     zero = np.zeros((30, 9))
-    own = own_units(problems, Squared(), scaled=False)
+    own = standardised(problems, Squared(), scaled=False)
     top = highest_level(smooth_part(own.problems, Squared()), TraceNorm(), zero)
     for share, empty in ((1.01, True), (0.97, False)):
         W = optimum(smooth_part(own.problems, Squared()), TraceNorm(), share * top, start=zero)
@@ -169,7 +169,7 @@ def test_gram_matrices_and_rows_are_the_same_function() -> None:
 def test_own_units_go_in_and_out_and_have_curvature_one(loss: Loss) -> None:
     problems = ragged(loss)
     for scaled in (True, False):
-        own = own_units(problems, loss, scaled=scaled)
+        own = standardised(problems, loss, scaled=scaled)
         models = best_alone(problems, loss)
         back = own.from_smooth(own.inwards(models))
         np.testing.assert_allclose(back[:, :-1], models[:, :-1], atol=1e-9)
@@ -238,7 +238,7 @@ def test_lasso_finds_the_few_features() -> None:
 
 def test_accelerated_alone_reaches_each_optimum() -> None:
     problems = ragged(Squared(), m=5, d=3)
-    own = own_units(problems, Squared(), scaled=True)
+    own = standardised(problems, Squared(), scaled=True)
     level = np.linspace(0.01, 0.1, 5)
     prox = penalised_prox(L1Norm(), level)
     W = accelerated_alone(own.smooth.gradient, prox, np.zeros((5, 4)), 1.0, 3000)

@@ -33,10 +33,10 @@ from tacit.learners.covariance_prior import CovariancePrior
 from tacit.learners.mean_regularized import Curator, MeanRegularized, Tasks
 from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
 from tacit.learners.task_relationship import TaskRelationship
-from tacit.linear.alone import best_alone
 from tacit.linear.batched import Problems
-from tacit.linear.evidence import default_penalty
 from tacit.linear.losses import Loss, Squared
+from tacit.linear.model_averaging import default_penalty
+from tacit.linear.single_task_fits import best_alone
 from tacit.privacy.accounting import Gaussian, gaussian_epsilon, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
 from tacit.privacy.budget import Budget

@@ -36,9 +36,9 @@ from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
-from tacit.linear.alone import best_alone
-from tacit.linear.own_units import own_units, with_own_intercepts
-from tacit.linear.rows import or_zero
+from tacit.linear.row_algebra import or_zero
+from tacit.linear.single_task_fits import best_alone
+from tacit.linear.standardised import standardised, with_own_intercepts
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Declared, Release
@@ -82,7 +82,7 @@ class AveragedModel(PrivateLearner):
 
     @isolated()
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
-        own = own_units(home.problems, home.loss, scaled=bool(shared["own_units"].value))
+        own = standardised(home.problems, home.loss, scaled=bool(shared["own_units"].value))
         mean = np.append(np.asarray(shared["mean"].value), 0.0)
         models = or_zero(own.outwards(np.tile(mean, (home.problems.n_tasks, 1))))
         return with_own_intercepts(home.problems, home.loss, models[:, :-1])
@@ -107,7 +107,7 @@ class Tasks:
     def models(self) -> FloatArray:
         """(m, d): each trained alone; zero for a task that has nothing to say."""
         problems, loss = self.home.problems, self.home.loss
-        own = own_units(problems, loss, scaled=self.own_units)
+        own = standardised(problems, loss, scaled=self.own_units)
         return or_zero(own.inwards(best_alone(problems, loss))[:, :-1], problems.speak(loss))
 
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:

@@ -46,18 +46,18 @@ from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
-from tacit.linear.alone import INTERCEPT_VARIANCE, best_in_own_units, in_own_units
 from tacit.linear.batched import solve_path
-from tacit.linear.evidence import (
+from tacit.linear.losses import Loss
+from tacit.linear.model_averaging import (
     ballots,
     log_evidence,
     mixture,
     prior_of_votes,
     usual_penalties,
 )
-from tacit.linear.losses import Loss
 from tacit.linear.problems import Problems
-from tacit.linear.rows import directed, or_zero, row_norms
+from tacit.linear.row_algebra import directed, or_zero, row_norms
+from tacit.linear.single_task_fits import INTERCEPT_VARIANCE, best_in_own_units, in_own_units
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms import DiagonalGaussian, GaussianSum, SymmetricGaussian
 from tacit.privacy.release import Declared, Release

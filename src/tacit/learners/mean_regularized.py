@@ -50,9 +50,9 @@ from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
-from tacit.linear.alone import PENALTIES, in_own_units, own_path
 from tacit.linear.batched import shared_mean, solve_path
-from tacit.linear.evidence import (
+from tacit.linear.losses import Loss
+from tacit.linear.model_averaging import (
     STRONGEST,
     ballots,
     default_penalty,
@@ -61,9 +61,9 @@ from tacit.linear.evidence import (
     prior_of_votes,
     usual_penalties,
 )
-from tacit.linear.losses import Loss
 from tacit.linear.problems import Problems
-from tacit.linear.rows import directed, or_zero, row_sums
+from tacit.linear.row_algebra import directed, or_zero, row_sums
+from tacit.linear.single_task_fits import PENALTIES, in_own_units, own_path
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms import GaussianSum, VoteSum
 from tacit.privacy.release import Declared, Release

@@ -10,8 +10,8 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Unprotected
 from tacit.estimator import Home, MultiTaskEstimator, learner
-from tacit.linear.alone import best_alone
 from tacit.linear.batched import Problems
+from tacit.linear.single_task_fits import best_alone
 
 
 @learner

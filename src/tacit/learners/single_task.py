@@ -11,8 +11,8 @@ from tacit.arrays import FloatArray
 from tacit.engine import Message
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, MultiTaskEstimator, learner
-from tacit.linear.alone import best_alone
 from tacit.linear.proximal import lasso_alone
+from tacit.linear.single_task_fits import best_alone
 
 
 @learner

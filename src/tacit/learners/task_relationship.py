@@ -51,10 +51,10 @@ from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.linear.losses import Squared
-from tacit.linear.own_units import OwnUnits, own_units, with_own_intercepts
 from tacit.linear.problems import each_matrix
-from tacit.linear.rows import or_zero
+from tacit.linear.row_algebra import or_zero
 from tacit.linear.smooth import Quadratic, quadratic
+from tacit.linear.standardised import Standardised, standardised, with_own_intercepts
 from tacit.linear.threads import isolated
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import EachRow, GaussianSum
@@ -219,5 +219,5 @@ class Curator:
         return {**shared, "models": release.map(lambda W: W * signal / (signal + noise))}
 
 
-def _units(home: Home, scaled: bool) -> OwnUnits:
-    return own_units(home.problems, Squared(), scaled=scaled)  # least squares for both losses
+def _units(home: Home, scaled: bool) -> Standardised:
+    return standardised(home.problems, Squared(), scaled=scaled)  # least squares for both losses

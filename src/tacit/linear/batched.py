@@ -25,7 +25,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.linear.losses import Loss, Squared
 from tacit.linear.problems import Block, Problems, each_block, each_matrix, spectra
-from tacit.linear.rows import each_times, row_sums, times_each
+from tacit.linear.row_algebra import each_times, row_sums, times_each
 from tacit.linear.threads import isolated
 
 __all__ = ["Path", "Problems", "factor", "shared_mean", "solve_path"]

@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.linear.prox_columns import ProxColumns, RowColumns, SpectralColumns
-from tacit.linear.rows import row_norms
+from tacit.linear.row_algebra import row_norms
 from tacit.linear.thresholds import Level, shrunk, soft_threshold
 
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
 from tacit.linear.losses import Loss
-from tacit.linear.own_units import own_units
 from tacit.linear.penalties import L1Norm, Penalty
 from tacit.linear.problems import Problems
-from tacit.linear.rows import each_times, row_sums
+from tacit.linear.row_algebra import each_times, row_sums
 from tacit.linear.smooth import Smooth, smooth_part
+from tacit.linear.standardised import standardised
 from tacit.linear.threads import isolated, one_blas_thread
 
 TOLERANCE = 1e-5  # norm of the proximal gradient, relative to the gradient at zero
@@ -294,7 +294,7 @@ def lasso_alone(problems: Problems, loss: Loss) -> FloatArray:
 
 def _lasso_path(problems: Problems, loss: Loss) -> FloatArray:
     """(m, L, D) along LASSO_SHARES, a fixed number of steps each: no task waits for another."""
-    own = own_units(problems, loss, scaled=True)
+    own = standardised(problems, loss, scaled=True)
     W = np.zeros((problems.n_tasks, problems.X.shape[1]))
     highest = np.abs(own.smooth.gradient(W)[:, :-1]).max(axis=1, initial=0.0)
     models = []

@@ -15,7 +15,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.linear.losses import Loss, Squared
 from tacit.linear.problems import Block, Problems, blocks, each_block, each_matrix
-from tacit.linear.rows import each_times, row_norms, times_each
+from tacit.linear.row_algebra import each_times, row_norms, times_each
 
 EXACT_BOUND = 64  # up to this width the largest eigenvalue is computed, above it is estimated
 POWER_STEPS = 20

@@ -69,9 +69,9 @@ from tacit.learners.async_proximal.refit import home_models, others_of_each, oth
 from tacit.learners.async_proximal.server import Server
 from tacit.learners.async_proximal.trusted_server import run_through_trusted_server
 from tacit.learners.async_proximal.updates import Averaging, Update
-from tacit.linear.alone import best_alone
+from tacit.linear.joint_optima import open_decomposed
 from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm
-from tacit.linear.together import open_decomposed
+from tacit.linear.single_task_fits import best_alone
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared, Release

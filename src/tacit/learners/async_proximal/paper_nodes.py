@@ -31,9 +31,9 @@ from tacit.learners.async_proximal.formulations import (
 )
 from tacit.learners.async_proximal.plan import MOST_RELEASES, Setting, allowances
 from tacit.learners.async_proximal.updates import LastGradients
-from tacit.linear.alone import best_alone
 from tacit.linear.batched import Problems
 from tacit.linear.penalties import Penalty
+from tacit.linear.single_task_fits import best_alone
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.clipping import as_rows, check_positive

@@ -20,12 +20,18 @@ import numpy as np
 from scipy.special import logsumexp
 
 from tacit.arrays import FloatArray
-from tacit.linear.alone import INTERCEPT_VARIANCE, PENALTIES, best_alone, in_own_units, own_path
 from tacit.linear.batched import Path, Problems, factor, solve_path
-from tacit.linear.evidence import log_evidence, mixture, usual_penalties
+from tacit.linear.covariance_maps import spread
 from tacit.linear.losses import Loss
-from tacit.linear.maps import spread
-from tacit.linear.together import with_intercept
+from tacit.linear.model_averaging import log_evidence, mixture, usual_penalties
+from tacit.linear.prior_models import with_intercept
+from tacit.linear.single_task_fits import (
+    INTERCEPT_VARIANCE,
+    PENALTIES,
+    best_alone,
+    in_own_units,
+    own_path,
+)
 
 LEAST_TRUST = 0.02
 

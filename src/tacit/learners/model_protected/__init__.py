@@ -29,7 +29,7 @@ P, Q     ``shared``, ``own``     the two parts of a decomposed model
 2. Noise that is not positive needs a shift: Σ + cI with the public c = spectral edge of the noise.
    Under high noise all eigenvalues are then large, M → I and tasks stay alone (Proposition 1).
 3. Each task divides its loss by its own curvature at home, so that the public step η = 1 suits all
-   (linear/own_units.py); a step 1/L from everybody's data would leak.
+   (linear/standardised.py); a step 1/L from everybody's data would leak.
 4. Only what is released is clipped; a task goes on with its unclipped model, which is its own.
 5. λ, K and T follow public rules. S1 cross-validates all of them without paying.
 6. ``refit``: after the last round every task solves to convergence at home under the prior that the
@@ -49,7 +49,7 @@ from tacit.learners.model_protected.estimators import (
     LowRank,
     ModelProtected,
 )
-from tacit.learners.model_protected.halves import Curator, Rules, Tasks, solved_at_home
+from tacit.learners.model_protected.tasks_and_curator import Curator, Rules, Tasks, solved_at_home
 
 __all__ = [
     "Curator",

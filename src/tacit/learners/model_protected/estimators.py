@@ -21,7 +21,7 @@ from tacit.learners.model_protected.covariance_schedule import (
     schedule_weights,
     sound_mechanism,
 )
-from tacit.learners.model_protected.halves import (
+from tacit.learners.model_protected.tasks_and_curator import (
     KINDS,
     OWN_PENALTIES,
     STARTS,
@@ -31,8 +31,8 @@ from tacit.learners.model_protected.halves import (
     Tasks,
     solved_at_home,
 )
+from tacit.linear.joint_optima import Optimum, joined, open_decomposed, open_optimum
 from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
-from tacit.linear.together import Optimum, joined, open_decomposed, open_optimum
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import EachRow, KNormSum, PublishedWishart

@@ -8,7 +8,7 @@ from tacit.arrays import FloatArray
 from tacit.linear.batched import Path
 from tacit.linear.losses import Loss, Squared
 from tacit.linear.problems import Problems
-from tacit.linear.rows import row_sums, times_each
+from tacit.linear.row_algebra import row_sums, times_each
 from tacit.linear.threads import isolated
 
 TEMPERATURE = 0.7

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.linear.alone import INTERCEPT_VARIANCE
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss, Squared
 from tacit.linear.problems import Problems
-from tacit.linear.rows import row_sums
+from tacit.linear.row_algebra import positive_or_one, row_sums
+from tacit.linear.single_task_fits import INTERCEPT_VARIANCE
 from tacit.linear.smooth import Quadratic, Rowwise, Smooth, quadratic
 from tacit.linear.threads import isolated
 
@@ -28,7 +28,7 @@ scaled by this floor instead of by itself it stays below n·1.2e-7.
 
 
 @dataclass(frozen=True)
-class OwnUnits:
+class Standardised:
     """x' = (x − centre)/x_scale, y' = (y − y_centre)/y_scale; models w' = w · x_scale/y_scale."""
 
     problems: Problems  # centred and scaled, the last column as it was: ones, or zeros
@@ -62,11 +62,11 @@ class OwnUnits:
 
 
 @isolated()
-def own_units(problems: Problems, loss: Loss, *, scaled: bool) -> OwnUnits:
+def standardised(problems: Problems, loss: Loss, *, scaled: bool) -> Standardised:
     """The problems centred (where there is an intercept) and, if asked, scaled to size one.
 
     >>> p = Problems(np.array([[0.0, 1], [4, 1]]), np.array([1.0, 3.0]), np.array([0, 2]))
-    >>> own = own_units(p, Squared(), scaled=True)
+    >>> own = standardised(p, Squared(), scaled=True)
     >>> own.problems.X[:, 0], own.problems.y, own.outwards(np.array([[1.0, 0.0]]))
     (array([-1.,  1.]), array([-1.,  1.]), array([[0.5, 1. ]]))
     """
@@ -87,7 +87,7 @@ def own_units(problems: Problems, loss: Loss, *, scaled: bool) -> OwnUnits:
     home = Problems(np.column_stack([X, problems.X[:, -1]]), y, problems.offsets)
     variables = Problems(np.column_stack([X, last[task]]), y, problems.offsets)
     smooth, curvature = _unit_curvature(variables, loss, (size / x_scale) ** 2 / 4)
-    return OwnUnits(home, smooth, curvature, last, centre, x_scale, y_centre, y_scale)
+    return Standardised(home, smooth, curvature, last, centre, x_scale, y_centre, y_scale)
 
 
 def _sizes(problems: Problems, centred: FloatArray, given: FloatArray) -> FloatArray:
@@ -97,7 +97,7 @@ def _sizes(problems: Problems, centred: FloatArray, given: FloatArray) -> FloatA
         np.sqrt(problems.sum_rows(row_sums(values**2) / width) / rows)
         for values in (centred, given)
     )
-    return _positive(np.maximum(left, CENTRED * whole))
+    return positive_or_one(np.maximum(left, CENTRED * whole))
 
 
 def _unit_curvature(problems: Problems, loss: Loss, least: FloatArray) -> tuple[Smooth, FloatArray]:
@@ -126,7 +126,3 @@ def with_own_intercepts(problems: Problems, loss: Loss, coef: FloatArray) -> Flo
     means = np.column_stack([coef, np.zeros(len(coef))])
     only = np.append(np.zeros(coef.shape[1]), INTERCEPT_VARIANCE)
     return solve_path(problems, np.ones(1), loss=loss, mean=means, covariance=only).coef[:, 0]
-
-
-def _positive(sizes: FloatArray) -> FloatArray:
-    return np.where(sizes > 0, sizes, 1.0)

@@ -24,6 +24,15 @@ def row_sums(values: FloatArray) -> FloatArray:
     return np.asarray(np.ascontiguousarray(values).sum(axis=1))
 
 
+def positive_or_one(sizes: FloatArray) -> FloatArray:
+    """The sizes, and 1 where there is none to divide by.
+
+    >>> positive_or_one(np.array([2.0, 0.0]))
+    array([2., 1.])
+    """
+    return np.where(sizes > 0, sizes, 1.0)
+
+
 def row_norms(rows: FloatArray) -> FloatArray:
     """(m,): ‖w‖₂ of each row.
 

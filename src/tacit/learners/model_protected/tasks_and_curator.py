@@ -14,18 +14,18 @@ from tacit.engine import Message, Public, Step
 from tacit.errors import InvalidInput
 from tacit.estimator import Home
 from tacit.learners.model_protected.covariance_schedule import Kind
-from tacit.linear.alone import INTERCEPT_VARIANCE, PENALTIES, best_alone, own_path
 from tacit.linear.batched import Path, solve_path
-from tacit.linear.evidence import log_evidence, mixture, usual_penalties
+from tacit.linear.covariance_maps import applied, group_map, spread, trace_map
 from tacit.linear.losses import Loss
-from tacit.linear.maps import applied, group_map, spread, trace_map
-from tacit.linear.own_units import OwnUnits, own_units
+from tacit.linear.model_averaging import log_evidence, mixture, usual_penalties
 from tacit.linear.penalties import ColumnNorm, L1Norm, Penalty, SquaredNorm
+from tacit.linear.prior_models import split_path, with_intercept
 from tacit.linear.problems import Problems
 from tacit.linear.proximal import lasso_alone
-from tacit.linear.rows import or_zero
+from tacit.linear.row_algebra import or_zero
+from tacit.linear.single_task_fits import INTERCEPT_VARIANCE, PENALTIES, best_alone, own_path
+from tacit.linear.standardised import Standardised, standardised
 from tacit.linear.threads import isolated
-from tacit.linear.together import split_path, with_intercept
 from tacit.privacy.mechanisms import clip_rows
 from tacit.privacy.release import Declared, Release
 
@@ -115,19 +115,21 @@ class Tasks:
     home: Home
     rules: Rules
     first: Callable[[Problems, Loss], FloatArray]
-    own: OwnUnits
+    own: Standardised
     members: IntArray | None = None  # (m,): which of all tasks they are; None: all, or newcomers
 
     @classmethod
     def at(cls, home: Home, rules: Rules, start: Start | None = None) -> Tasks:
         """At home, in units that the rules say; ``start`` is the function if the user gave one."""
         first = one_at_a_time(start) if callable(start) else _starts(rules.start)
-        return cls(home, rules, first, own_units(home.problems, home.loss, scaled=rules.own_units))
+        return cls(
+            home, rules, first, standardised(home.problems, home.loss, scaled=rules.own_units)
+        )
 
     def select(self, units: Sequence[int]) -> Tasks:
         """These tasks only, in this order."""
         chosen, home = np.asarray(units, dtype=np.int64), self.home.select(units)
-        own = own_units(home.problems, home.loss, scaled=self.rules.own_units)
+        own = standardised(home.problems, home.loss, scaled=self.rules.own_units)
         members = chosen if self.members is None else self.members[chosen]
         return replace(self, home=home, own=own, members=members)
 
@@ -299,7 +301,9 @@ def _solved(tasks: Tasks, shared: Message) -> FloatArray:
     if trust == 0:  # Proposition 1, exactly
         return best_alone(tasks.home.problems, tasks.home.loss)
     loss = tasks.home.loss
-    own = own_units(tasks.home.problems, loss, scaled=True)  # directions are the same in any units
+    own = standardised(
+        tasks.home.problems, loss, scaled=True
+    )  # directions are the same in any units
     problems = own.problems
     usual = usual_penalties(PENALTIES, problems.X.shape[1])
     options = [(own_path(problems, loss), math.log(max(1 - trust, LEAST_TRUST)) + usual)]

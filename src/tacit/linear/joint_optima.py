@@ -1,96 +1,24 @@
-"""Models at home under a shared prior, and the exact optima of the problems that are not private.
-
-Functions of numbers: rows in, models (m, D) out; nothing here knows who may see what.
-"""
+"""The exact optima of the joint problems that are not private, and tasks that join them later."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.linear.alone import INTERCEPT_VARIANCE
-from tacit.linear.batched import Path, solve_path
+from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
-from tacit.linear.own_units import OwnUnits, own_units
 from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm, spectrum
+from tacit.linear.prior_models import split_models, with_intercept
 from tacit.linear.problems import Problems
-from tacit.linear.proximal import (
-    Levels,
-    accelerated_alone,
-    decomposed_optimum,
-    held_out,
-    highest_level,
-    optimum,
-    path,
-)
-from tacit.linear.rows import times_each
+from tacit.linear.proximal import Levels, decomposed_optimum, held_out, highest_level, optimum, path
+from tacit.linear.single_task_fits import INTERCEPT_VARIANCE
 from tacit.linear.smooth import INTERCEPT_RIDGE, smooth_part
-from tacit.linear.threads import isolated
+from tacit.linear.standardised import standardised
 
 OPEN_FOLDS = 3  # of the non-private optimum
-HOME_FOLDS = 3
-HOME_STEPS = 60
-STRENGTHS = (0.01, 0.1)  # λ₁ of a decomposed model at home, in units of curvature
-OWN_SHARES = (0.01, 0.1)  # λ₂, in the same units and relative to a coefficient's size
 OPEN_OWN = (0.1, 0.3, 1.0)  # λ₂ of the optimum, relative to the level at which Q is zero
-
-
-# --- under a prior covariance --------------------------------------------------------------------
-
-
-def with_intercept(S: FloatArray, variance: float) -> FloatArray:
-    """The prior covariance (D, D), or its diagonal (D,), with the intercept's variance last."""
-    if S.ndim == 1:
-        return np.append(S, variance)
-    whole = np.zeros((len(S) + 1, len(S) + 1))
-    whole[:-1, :-1], whole[-1, -1] = S, variance
-    return whole
-
-
-@isolated()
-def split_path(problems: Problems, loss: Loss, S: FloatArray, own: Penalty) -> Path:
-    """w = p + q at home, p ~ N(0, S) and q under its own penalty, at several strengths of both;
-    held-out predictions by folds."""
-    levels = [(a, b / math.sqrt(len(S))) for a in STRENGTHS for b in OWN_SHARES]
-
-    def fit(part: Problems) -> FloatArray:
-        units = own_units(part, loss, scaled=False)
-        ones = np.ones(part.n_tasks)
-        models = [split_models(units, S, own, a * ones, b * ones) for a, b in levels]
-        return np.stack([units.from_smooth(each) for each in models], axis=1)
-
-    return Path(
-        np.array([a for a, _ in levels]), fit(problems), held_out(problems, fit, HOME_FOLDS)
-    )
-
-
-@isolated()
-def split_models(
-    units: OwnUnits, S: FloatArray, own: Penalty, strength: FloatArray, own_level: FloatArray
-) -> FloatArray:
-    """(m, D): argmin of loss(p + q) + (strength/2) pᵀS^{−1}p + own_level · Ω(q), task by task."""
-    sizes, U = (S, np.eye(len(S))) if S.ndim == 1 else np.linalg.eigh(S)
-    sizes = np.maximum(sizes, 0.0)
-    m, width = len(strength), len(S) + 1
-
-    def gradient(both: FloatArray) -> FloatArray:
-        slope = units.smooth.gradient(both[:, :width] + np.pad(both[:, width:], ((0, 0), (0, 1))))
-        return np.hstack([slope, slope[:, :-1]])
-
-    def prox(both: FloatArray, step: float) -> FloatArray:
-        shrink = sizes / np.maximum(sizes + step * strength[:, None], 1e-300)
-        p = times_each(times_each(both[:, : width - 1], U) * shrink, U.T)
-        q = own.prox(both[:, width:].T, step * own_level).T
-        return np.hstack([p, both[:, width - 1 : width], q])
-
-    both = accelerated_alone(gradient, prox, np.zeros((m, 2 * width - 1)), 0.5, HOME_STEPS)
-    return both[:, :width] + np.pad(both[:, width:], ((0, 0), (0, 1)))
-
-
-# --- exact optima --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -105,7 +33,7 @@ class Optimum:
 
 def open_optimum(problems: Problems, loss: Loss, penalty: Penalty, level: float | None) -> Optimum:
     """S1, Eq. (2) or (3) solved exactly; λ by held-out rows over all tasks, unless given."""
-    own = own_units(problems, loss, scaled=False)
+    own = standardised(problems, loss, scaled=False)
     problems = own.problems
     zero = np.zeros((problems.n_tasks, problems.X.shape[1]))
     if level is None:
@@ -128,7 +56,7 @@ def open_decomposed(
     given: tuple[float | None, float | None],
 ) -> Optimum:
     """S1, Eq. (23) solved exactly; λ₁ and λ₂ by held-out rows over all tasks, unless given."""
-    units = own_units(problems, loss, scaled=False)
+    units = standardised(problems, loss, scaled=False)
     problems = units.problems
     zero = np.zeros((problems.n_tasks, problems.X.shape[1]))
     smooth = smooth_part(problems, loss)
@@ -167,7 +95,7 @@ def _used(W: FloatArray, penalty: Penalty) -> FloatArray:
 
 def joined(problems: Problems, loss: Loss, found: Optimum, own: Penalty | None) -> FloatArray:
     """(m, D): tasks that join later, under the prior of the optimum; found.models is not used."""
-    units = own_units(problems, loss, scaled=False)
+    units = standardised(problems, loss, scaled=False)
     if own is None:
         level = max(found.level, 1e-12)
         variance = level / INTERCEPT_RIDGE if loss.name == "logistic" else INTERCEPT_VARIANCE

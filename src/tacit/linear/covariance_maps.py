@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.linear.rows import times_each
+from tacit.linear.row_algebra import times_each
 from tacit.linear.thresholds import shrunk
 
 FLOOR = 0.02  # of the largest variance: what no release can take from a direction

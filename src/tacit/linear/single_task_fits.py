@@ -8,7 +8,7 @@ from tacit.arrays import FloatArray
 from tacit.linear.batched import Path, solve_path
 from tacit.linear.losses import Loss
 from tacit.linear.problems import Problems
-from tacit.linear.rows import row_sums
+from tacit.linear.row_algebra import positive_or_one, row_sums
 from tacit.linear.threads import isolated
 
 PENALTIES = 10.0 ** np.arange(-2, 4.75, 0.5)
@@ -34,10 +34,10 @@ def in_own_units(problems: Problems, loss: Loss) -> tuple[Problems, FloatArray]:
     X, rows = problems.X, np.maximum(problems.sizes, 1)
     width = max(1, X.shape[1] - 1)
     squares = row_sums(X[:, :-1] ** 2) / width
-    feature = _positive(np.sqrt(problems.sum_rows(squares) / rows))
+    feature = positive_or_one(np.sqrt(problems.sum_rows(squares) / rows))
     target = np.ones(problems.n_tasks)
     if loss.name == "squared":
-        target = _positive(np.sqrt(problems.sum_rows(problems.y**2) / rows))
+        target = positive_or_one(np.sqrt(problems.sum_rows(problems.y**2) / rows))
     scaled = X.copy()
     scaled[:, :-1] /= feature[problems.task][:, None]
     columns = np.ones((problems.n_tasks, X.shape[1]))
@@ -65,7 +65,3 @@ def best_in_own_units(problems: Problems, loss: Loss) -> tuple[FloatArray, Float
     held_out = scaled.sum_rows(loss.value(path.held_out, scaled.y[:, None]))
     best = held_out[:, ::-1].argmin(axis=1)  # of equal ones the largest penalty
     return np.asarray(path.coef[:, ::-1][np.arange(problems.n_tasks), best]), back
-
-
-def _positive(sizes: FloatArray) -> FloatArray:
-    return np.where(sizes > 0, sizes, 1.0)
