@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit.certificate.accounts import folded
+from tacit.privacy.account import Account, Statement
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Entry, Ledger
 from tacit.privacy.runs import Run
-from tacit.privacy.account import Account, Statement
 from tacit.privacy.spending import Spending
 from tacit.rounding import rounded_down, rounded_up
 
