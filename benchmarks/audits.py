@@ -12,11 +12,12 @@ import json
 import time
 from pathlib import Path
 
+from bars import bar_chart
+
 from tacit.audits.cases import Audit, Settings
 from tacit.audits.named import every_audit
 from tacit.privacy.auditing import AuditResult
 from tacit.report.audit_page import histogram_picture
-from tacit.report.bars import bar_chart
 
 TITLES = {
     "A": "λ_min of the release less the covariance with the task: never below 0 with it",

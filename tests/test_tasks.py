@@ -415,18 +415,6 @@ def test_an_undeclared_class_is_named_with_its_row() -> None:
         TaskSet.from_arrays([[0], [1]], ["no", "maybe"], ["b", "a"], classes=("no", "yes"))
 
 
-def test_numeric_classes_are_coded_afterwards() -> None:
-    tasks = TaskSet.from_arrays(np.zeros((3, 1)), [1, 0, 1], ["b", "a", "a"])
-    coded = tasks.with_classes((0, 1))
-    assert coded.y.tolist() == [-1, 1, 1]
-    assert tasks.y.tolist() == [0, 1, 1]
-    assert tasks.with_classes("from-data").classes == (0, 1)
-    with pytest.raises(UndeclaredValue, match=r"holds 1\.0 in row 0"):
-        tasks.with_classes((0, 2))
-    with pytest.raises(InvalidInput, match="already"):
-        coded.with_classes((0, 1))
-
-
 @pytest.mark.parametrize("classes", ["from-data", ("a", "b", "c")])
 def test_three_classes_point_to_the_neural_learner(classes: Any) -> None:
     with pytest.raises(InvalidInput, match=r"neural\.FederatedMTL"):

@@ -1,4 +1,4 @@
-"""Colours of the pages, light and dark, and the contrast between them.
+"""Colours of the pages, light and dark.
 
 Series are told apart without red and green: blue and orange keep their distance under the common
 kinds of colour blindness.
@@ -44,40 +44,6 @@ DARK: Final = {
     "middle": "#1f2327",
     "high": "#79b5ee",
 }
-TEXT_PAIRS: Final = (
-    ("ink", "ground"),
-    ("ink", "raised"),
-    ("quiet", "ground"),
-    ("quiet", "raised"),
-    ("link", "ground"),
-    ("link", "raised"),
-    ("good", "raised"),
-    ("bad", "raised"),
-    ("banner-ink", "banner"),
-)
-"""(text, what it stands on): 4.5 at least, WCAG 2 AA."""
-
-MARK_PAIRS: Final = (("first", "ground"), ("second", "ground"), ("third", "ground"))
-"""(mark, what it stands on): 3 at least."""
-
-
-def contrast(first: str, second: str) -> float:
-    """(L₁ + 0.05)/(L₂ + 0.05) of the relative luminances, the lighter one on top: WCAG 2.
-
-    >>> round(contrast("#000000", "#ffffff"), 1)
-    21.0
-    """
-    lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    red, green, blue = (_linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5))
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _linear(channel: float) -> float:
-    return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
 
 
 def variables() -> str:

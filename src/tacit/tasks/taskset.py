@@ -187,20 +187,6 @@ class TaskSet:
         )
         return first, second
 
-    def with_classes(self, classes: Sequence[Hashable] | Literal["from-data"]) -> TaskSet:
-        """The same tasks, with two numeric classes in y coded -1 and +1.
-
-        >>> TaskSet.from_arrays([[0], [1]], [0, 1]).with_classes((0, 1)).y
-        array([-1.,  1.])
-        """
-        if self.classes is not None:
-            raise InvalidInput(f"y already has the classes {self.classes}")
-        as_given = np.argsort(self.order)  # so that errors name the rows as they were given
-        signs, pair = _coded_target(self.y[as_given], classes, None)
-        y = np.empty_like(self.y)
-        y[as_given] = signs
-        return replace(self, y=y, classes=pair)
-
     def __len__(self) -> int:
         """The number of tasks."""
         return self.n_tasks
