@@ -24,7 +24,7 @@ from tacit.audits.mechanisms import (
 )
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.mechanisms.statistics import (
+from tacit.privacy.mechanisms.sensitivities import (
     covariance_sensitivity,
     nuclear_sensitivity,
     sensitivity_gram,

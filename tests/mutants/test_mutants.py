@@ -22,7 +22,15 @@ from tacit.audits.named import every_audit
 from tacit.privacy import spending
 from tacit.privacy.auditing import AuditResult
 from tacit.privacy.ledger import Key, Ledger, Release
-from tacit.privacy.mechanisms import GaussianSum, LaplaceSum, VoteSum, clip_rows, noises, statistics
+from tacit.privacy.mechanisms import (
+    GaussianSum,
+    LaplaceSum,
+    VoteSum,
+    clip_rows,
+    noises,
+    statistics,
+    sum_sensitivity,
+)
 from tacit.privacy.noise import wishart as wishart_noise
 from tacit.privacy.runs import event_charge
 
@@ -266,7 +274,7 @@ def test_dividing_by_those_who_took_part_is_caught(name: str, monkeypatch: Patch
 
 @pytest.mark.parametrize("name", ["MeanRegularized, whole run"])
 def test_a_quarter_of_the_noise_in_a_learner_is_caught(name: str, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(statistics, "sum_sensitivity", divided(statistics.sum_sensitivity, 4))
+    monkeypatch.setattr(statistics, "sum_sensitivity", divided(sum_sensitivity, 4))
     assert caught(name)
 
 

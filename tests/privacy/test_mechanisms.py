@@ -40,6 +40,7 @@ from tacit.privacy.mechanisms import (
 )
 from tacit.privacy.mechanisms.clipping import rounding_slack
 from tacit.privacy.mechanisms.grid import grid_sum, smat
+from tacit.privacy.mechanisms.sensitivities import sensitivity_gram
 from tacit.privacy.noise import RESOLUTION
 
 Mechanism = mechanisms.NoisyStatistic[Any]
@@ -179,7 +180,7 @@ def test_a_share_of_a_covariance_is_reached(name: str) -> None:
 
 @every_relation
 def test_gram_of_one_unit_has_only_a_diagonal(neighbours: Neighbours) -> None:
-    assert statistics.sensitivity_gram(2.0, 1, neighbours) == 4.0
+    assert sensitivity_gram(2.0, 1, neighbours) == 4.0
 
 
 def test_a_clip_on_trust_would_exceed_the_sensitivity() -> None:

@@ -40,7 +40,7 @@ from tacit.privacy.mechanisms.products import (
     TwoSidedWishart,
     VoteSum,
 )
-from tacit.privacy.mechanisms.statistics import sum_sensitivity
+from tacit.privacy.mechanisms.sensitivities import sum_sensitivity
 
 NAMED: dict[str, Any] = {
     kind.__name__: kind

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,7 +32,8 @@ def svec(matrix: ArrayLike) -> FloatArray:
     True
     """
     A = np.asarray(matrix, dtype=np.float64)
-    return np.asarray(A[np.triu_indices(len(A))] * svec_weights(len(A)))
+    i, j, weights = _triangle(len(A))
+    return np.asarray(A[i, j] * weights)
 
 
 def smat(vector: ArrayLike) -> FloatArray:
@@ -43,9 +45,10 @@ def smat(vector: ArrayLike) -> FloatArray:
     """
     v = np.asarray(vector, dtype=np.float64)
     dim = triangle_side(v.size)
-    A = np.zeros((dim, dim))
-    A[np.triu_indices(dim)] = v / svec_weights(dim)
-    return np.asarray(A + np.triu(A, 1).T)
+    i, j, weights = _triangle(dim)
+    A = np.empty((dim, dim))
+    A[i, j] = A[j, i] = v / weights
+    return A
 
 
 def triangle_side(size: int) -> int:
@@ -57,10 +60,11 @@ def triangle_side(size: int) -> int:
     return (math.isqrt(8 * size + 1) - 1) // 2
 
 
-def svec_weights(dim: int) -> FloatArray:
-    """1 for the diagonal, √2 off it, in the order of svec."""
+@lru_cache(maxsize=4)
+def _triangle(dim: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """Rows and columns of the upper triangle; and 1 for the diagonal, √2 off it."""
     i, j = np.triu_indices(dim)
-    return np.where(i == j, 1.0, math.sqrt(2))
+    return i, j, np.where(i == j, 1.0, math.sqrt(2))
 
 
 # --- the grid ------------------------------------------------------------------------------------
