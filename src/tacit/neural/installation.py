@@ -24,12 +24,13 @@ def steady(device: torch.device) -> Iterator[None]:
     An operation that has no deterministic algorithm runs all the same, unless the caller has asked
     PyTorch to refuse those, as the trial before a run does (isolation.py).
     """
-    before, on_gpu = _chosen(), device.type == "cuda"
-    if on_gpu:  # read when cuBLAS is first used
+    before = _chosen()
+    if device.type == "cuda":  # read when cuBLAS is first used
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     strict = before[0] and not before[1]
     try:
-        _choose((True, not strict, False, False, True, before[-1] if on_gpu else 1))
+        threads = 1 if device.type == "cpu" else before[-1]
+        _choose((True, not strict, False, False, True, threads))
         with catch_warnings():
             filterwarnings("ignore", message=_ALERT)
             yield

@@ -36,6 +36,9 @@ RowLoss = Callable[[Tensor, Tensor], Tensor]
 CACHE_FLOATS = 2**21
 """Parameters of a pass on a CPU: with their gradients 16 MB."""
 
+MEMORY_FLOATS = 2**28
+"""Parameters of all passes that run at a time on a CPU: with their gradients 2 GB."""
+
 FIXED = {"cpu": 2.0**22, "cuda": 2.0**27}
 """What a step of a pass costs before the first client, in products (parameters × rows): measured
 once, for everybody; a wrong number costs time and nothing else."""
@@ -154,8 +157,6 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self._idle.put(Worker(self.stacked))
-        for _ in range(1, self.workers):
-            self._idle.put(Worker(copy.deepcopy(self.stacked)))
 
     @property
     def device(self) -> torch.device:
@@ -165,7 +166,9 @@ class Trainer:
     @property
     def workers(self) -> int:
         """Passes at a time: a GPU has room for one, a CPU runs each on a thread of its own."""
-        return 1 if self.device.type == "cuda" else self.threads
+        if self.device.type != "cpu":
+            return 1
+        return min(self.threads, max(1, MEMORY_FLOATS // self.stacked.size))
 
     def __call__(
         self,
@@ -218,6 +221,8 @@ class Trainer:
                 return one(each[0])
             if self.workers == 1:
                 return torch.cat([one(part) for part in each])
+            for _ in range(self._idle.qsize(), min(self.workers, len(each))):
+                self._idle.put(Worker(copy.deepcopy(self.stacked)))
             with ThreadPoolExecutor(self.workers, initializer=one_thread) as pool:
                 return torch.cat(list(pool.map(one, each)))
 
