@@ -50,7 +50,7 @@ def test_the_report_is_the_clipped_encoding_plus_the_noise_of_the_mechanism(made
 
 
 @both
-@pytest.mark.parametrize(("noise", "reports"), [("secure", 2), ("simulated", 1)])
+@pytest.mark.parametrize(("noise", "reports"), [("secure", 2), ("simulated", 2)])
 def test_a_saved_encoder_is_the_one_that_was_fitted(
     made: Any, noise: str, reports: int, tmp_path: Path
 ) -> None:

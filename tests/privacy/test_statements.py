@@ -307,6 +307,7 @@ def test_k_reports_one_by_one_use_up_a_cap_that_was_planned_for_them() -> None:
     each = float(accounting.scaled_schedule(np.ones(50), Budget(1.0), pure=True)[0])
     assert each == pytest.approx(1.94 / 50, rel=5e-3)
     ledger = Ledger.in_memory(cap=Budget(1.0))
+    assert reported(Ledger.in_memory(cap=Budget(1.0)), 50, each, exact=False) == 50
     assert reported(ledger, 50, each) == 50
     found = ledger.statement(["a"])
     assert (found.epsilon, found.delta, found.after_output) == (1.0, 1e-5, False)

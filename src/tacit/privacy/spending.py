@@ -122,7 +122,7 @@ class Spending:
         charge = self._event_charge(run, event)
         if not exact and run.name not in self._in_floats:
             charge = charge.copy()
-            charge[:, 2] += run.float_delta()
+            charge[:, 2] += np.where(run.block[:, 2] > 0, 0.0, run.float_delta())
         return charge
 
     def planned_charge(self, run: Run) -> FloatArray:
