@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,35 @@ def read_as(learner: str, directory: str | Path) -> tuple[dict[str, Any], ...]:
     if name != learner:
         raise InvalidInput(f"{directory} holds a {name}; load it with tacit.{name}.load")
     return found
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What a run was declared with: run.json, which ``--resume`` needs. It holds no data."""
+
+    run: str
+    options: Mapping[str, Any]  # everything declared, as JSON
+    ledger: str  # its path; relative to the folder if it lies there
+    dataset: str
+    fingerprint: str
+    complete: bool = False
+
+    def write(self, directory: Path) -> None:
+        """Writes directory/run.json, whole or not at all."""
+        write_json(directory / RUN, asdict(self))
+
+    @classmethod
+    def read(cls, directory: Path) -> RunState:
+        """Inverse of write."""
+        found = read_json(directory / RUN)
+        try:
+            return cls(**found)
+        except TypeError as error:
+            raise InvalidInput(f"{directory / RUN} is not a run of tacit: {error}") from None
+
+    def ledger_path(self, directory: Path) -> Path:
+        """Where the ledger is."""
+        return directory / self.ledger
 
 
 def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:

@@ -132,14 +132,11 @@ def test_a_task_column_without_texts_is_refused(series: pl.Series, message: str)
 
 def test_a_task_is_named_on_the_command_line_by_its_text() -> None:
     labels = (7, "007", ("a", 1))
-    assert [label_named(t, labels) for t in ("7", " 7", "007", '["a","1"]')] == [
-        7,
-        7,
-        "007",
-        ("a", 1),
-    ]
-    with pytest.raises(InvalidInput, match="is not one of the 3 fitted tasks"):
-        label_named("7.0", labels)
+    meant = {"7": 7, " 7": 7, "7.0": 7, "007": "007", '["a","1"]': ("a", 1)}
+    assert {text: label_named(text, labels) for text in meant} == meant
+    for other in ("7.00", "07", "8"):
+        with pytest.raises(InvalidInput, match="is not one of the 3 fitted tasks"):
+            label_named(other, labels)
 
 
 # Every cell on its own

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tacit import Budget, Ledger, MeanRegularized
-from tacit.cli.choice import automatic
+from tacit.cli.learner_choice import automatic
 from tacit.privacy.release import Key
 
 if TYPE_CHECKING:

@@ -8,9 +8,7 @@ import sys
 import typer
 
 from tacit.cli import audit, demo, fit, hand_out, ledger, predict, ranges, report, verify
-from tacit.cli.output import examples, stop
-
-AUDIT_EXAMPLES = examples("tacit audit --list", "tacit audit --published")
+from tacit.cli.output import stop
 
 app = typer.Typer(
     name="tacit",
@@ -25,7 +23,7 @@ app.command(epilog=predict.EXAMPLES)(predict.predict)
 app.command(epilog=report.EXAMPLES)(report.report)
 app.command(epilog=hand_out.EXAMPLES)(hand_out.hand_out)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
-app.command(epilog=AUDIT_EXAMPLES)(audit.audit)
+app.command(epilog=audit.EXAMPLES)(audit.audit)
 
 ledger_app = typer.Typer(help="What was spent, on whom, and whether the record is intact.")
 ledger_app.command("show", epilog=ledger.SHOW_EXAMPLES)(ledger.show)

@@ -11,18 +11,22 @@ published claim has the full confidence by itself.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.cli.output import AsJson, examples, say
+from tacit.cli.progress import progress_bar
+
 if TYPE_CHECKING:
     from tacit.audits.cases import Audit, Case, Settings
-    from tacit.privacy.auditing import AuditResult, Progress
+    from tacit.privacy.auditing import AuditResult
+
+EXAMPLES = examples("tacit audit --list", "tacit audit --published")
 
 
 def audit(
@@ -38,9 +42,7 @@ def audit(
     confidence: Annotated[float, typer.Option(help="Of the whole command.")] = 0.95,
     seed: Annotated[int | None, typer.Option(help="Repeats a run with simulated noise.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with histograms.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Test a claim of privacy: a lower bound on ε, and whether it refutes what is claimed."""
     from tacit.audits.cases import Settings
@@ -59,10 +61,8 @@ def audit(
         from tacit.report.audit_page import audit_page
 
         html.write_text(audit_page([result for _, result in outcomes]), encoding="utf-8")
-    if as_json:
-        print(json.dumps({"as_expected": expected, "seed": seed, "audits": _rows(outcomes)}))
-    else:
-        _print_summary(outcomes, expected, seed)
+    found = {"as_expected": expected, "seed": seed, "audits": _rows(outcomes)}
+    say(found, _summary(outcomes, expected, seed), as_json=as_json)
     if not expected:
         raise typer.Exit(1)
 
@@ -92,25 +92,14 @@ def _outcomes(
     error = 1 - settings.confidence
     shared = replace(settings, confidence=1 - error / max(1, should_stand))
     for case in cases:
-        with _progress_bar(case.name) as progress:
-            asked = replace(settings if case.flawed else shared, progress=progress)
+        with progress_bar(case.name) as report:
+            asked = replace(
+                settings if case.flawed else shared, progress=partial(report, case.name)
+            )
             result = case.audit(asked)
         if not quiet:
             _print_result(case, result, detailed=detailed)
         yield case, result
-
-
-@contextmanager
-def _progress_bar(description: str) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-        line = bar.add_task(description, total=None)
-        yield lambda done, total: bar.update(line, completed=done, total=total)
 
 
 def _rows(outcomes: Sequence[tuple[Case, AuditResult]]) -> list[dict[str, Any]]:
@@ -130,12 +119,9 @@ def _print_list(audits: Sequence[Audit], as_json: bool) -> None:
         }
         for found in audits
     ]
-    if as_json:
-        print(json.dumps({"audits": rows}))
-        return
     width = max(len(found.name) for found in audits)
-    for found in audits:
-        print(f"{found.name:<{width}}  {found.about}")
+    lines = [f"{found.name:<{width}}  {found.about}" for found in audits]
+    say({"audits": rows}, "\n".join(lines), as_json=as_json)
 
 
 def _print_result(case: Case, result: AuditResult, *, detailed: bool) -> None:
@@ -146,8 +132,8 @@ def _print_result(case: Case, result: AuditResult, *, detailed: bool) -> None:
     print(f"{case.name:<36} claimed {claimed:<6.4g} found {found:<6.3f} {result.verdict}")
 
 
-def _print_summary(outcomes: Sequence[tuple[Case, AuditResult]], expected: bool, seed: int) -> None:
+def _summary(outcomes: Sequence[tuple[Case, AuditResult]], expected: bool, seed: int) -> str:
     wrong = [case.name for case, result in outcomes if not case.as_expected(result)]
     refuted = sum(result.refuted for _, result in outcomes)
     said = "as it should be" if expected else f"NOT as it should be: {', '.join(wrong)}"
-    print(f"{len(outcomes)} claims, {refuted} refuted; {said} (seed {seed})")
+    return f"{len(outcomes)} claims, {refuted} refuted; {said} (seed {seed})"

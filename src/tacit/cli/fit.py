@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.choice import LEARNERS, learner_names
+from tacit.cli.learner_choice import LEARNERS, learner_names
 from tacit.cli.output import AsJson, Table, examples
 
 EXAMPLES = examples(
@@ -86,7 +86,7 @@ def fit(
     trusted side alone report.local.html, local.json and run.json. What was spent is recorded beside
     the table, in TABLE.ledger.sqlite.
     """
-    from tacit.cli.fitting import Terms, run_fit
+    from tacit.cli.fit_run import Terms, run_fit
     from tacit.cli.reading import Request
 
     run_fit(

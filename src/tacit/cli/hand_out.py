@@ -40,7 +40,7 @@ def hand_out(
         raise InvalidInput(f"{out} is there already and not empty; choose another --out")
     model = load_model(directory)
     label = label_named(task, model.tasks_)
-    certificate = folder.read_json(directory / folder.CERTIFICATE)
+    certificate = model.certificate()
     require_agreement(directory, certificate, as_json=as_json)
     if "format" not in certificate:
         raise InvalidInput(

@@ -9,8 +9,8 @@ from typing import Any
 
 from tacit import folder
 from tacit.certificate import signed_by
-from tacit.cli.state import RunState
 from tacit.errors import InvalidInput
+from tacit.folder import RunState
 from tacit.privacy.signing import ENVIRONMENT, Signer, key_file, signer_for
 
 

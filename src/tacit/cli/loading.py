@@ -26,12 +26,17 @@ def require_folder(directory: Path) -> None:
 def load_model(directory: Path) -> MultiTaskEstimator:
     """The model in a folder of the trusted side, or in a hand-out."""
     from tacit import folder
-    from tacit.cli.choice import learner_class
 
     require_folder(directory)
-    description, _, _ = folder.read(directory)
+    return restored(directory, folder.read(directory))
+
+
+def restored(directory: Path, found: Sequence[dict[str, Any]]) -> MultiTaskEstimator:
+    """The model of what was read from the folder."""
+    from tacit.cli.learner_choice import learner_class
+
     try:
-        model: MultiTaskEstimator = learner_class(description["learner"]).load(directory)
+        model: MultiTaskEstimator = learner_class(found[0]["learner"]).restored(*found)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         if isinstance(error, InvalidInput):
             raise

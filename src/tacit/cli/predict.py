@@ -44,7 +44,7 @@ def predict(
     if as_json and out is None:
         raise InvalidInput("--json needs --out: the predictions are no part of the object")
     model = load_model(directory)
-    _, _, certificate = folder.read(directory)
+    certificate = model.certificate()
     require_agreement(directory, certificate, as_json=as_json)
     task = task or task_column(certificate)
     frame = predictions(model, table, task, unknown)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tacit.cli.cells import cells, features, task_texts
-from tacit.cli.choice import LossName, automatic, chosen_loss, require_learner
 from tacit.cli.declarations import read_declarations
+from tacit.cli.learner_choice import automatic, chosen_loss, require_learner
 from tacit.errors import InvalidInput, MissingValues
+from tacit.linear.losses import LossName
 from tacit.privacy.budget import Budget
 from tacit.rounding import rounded_up
 from tacit.tasks import Schema, TaskSet, read_table

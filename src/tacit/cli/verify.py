@@ -76,13 +76,13 @@ def judged(directory: Path, expected: str | None = None) -> tuple[str, Finding]:
 
     from tacit import folder
     from tacit.certificate import Finding, checked
-    from tacit.cli.loading import load_model
+    from tacit.cli.loading import restored
     from tacit.errors import TacitError
 
     try:
         description, arrays, certificate = folder.read(directory)
         if description["learner"] not in NEEDS_A_MODULE:
-            load_model(directory)
+            restored(directory, (description, arrays, certificate))
         n_models = len(description["labels"])
         wrong = [*_model_problems(description, arrays)]
     except (TacitError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -155,8 +155,8 @@ def require_agreement(directory: Path, certificate: dict[str, Any], *, as_json: 
 def disagreements(directory: Path, certificate: dict[str, Any]) -> list[str]:
     """Where certificate and ledger of a trusted folder disagree; empty if they agree."""
     from tacit.certificate.documents import digest
-    from tacit.cli.state import RunState
     from tacit.errors import TacitError
+    from tacit.folder import RunState
     from tacit.privacy.ledger import Anchor, Ledger
 
     try:

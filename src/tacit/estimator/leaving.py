@@ -19,7 +19,7 @@ from tacit import folder
 from tacit.arrays import FloatArray
 from tacit.certificate import Subject, issued, require_proven, write_folder
 from tacit.engine import Message, Unprotected
-from tacit.errors import InvalidInput, UntrustedMessage
+from tacit.errors import UntrustedMessage
 from tacit.estimator.accounts import Accounted
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
@@ -184,10 +184,13 @@ class Saved(Certified):
     @classmethod
     def load(cls, directory: str | Path) -> Any:
         """A model that save or export wrote: it predicts and adapts, but has no ledger."""
-        description, arrays, certificate = folder.read(directory)
-        if description["learner"] != cls.__name__:
-            name = description["learner"]
-            raise InvalidInput(f"{directory} holds a {name}; load it with tacit.{name}.load")
+        return cls.restored(*folder.read_as(cls.__name__, directory))
+
+    @classmethod
+    def restored(
+        cls, description: dict[str, Any], arrays: dict[str, Any], certificate: dict[str, Any]
+    ) -> Any:
+        """The same, of what was read from its folder."""
         model = cls(loss=description["loss"], fit_intercept=description["fit_intercept"])
         model._schema = Schema.from_dict(description["schema"])
         model.n_features_in_ = len(model._schema.feature_names)

@@ -132,15 +132,9 @@ def _run_files(model: MeanRegularized, directory: Path) -> list[Path]:
     ledger = directory / folder.LEDGER
     if model.ledger_ is None or model.ledger_.path != ledger.absolute():
         return []
-    state: dict[str, Any] = {
-        "run": model.run_,
-        "options": {},
-        "ledger": folder.LEDGER,
-        "dataset": model.ledger_.dataset,
-        "fingerprint": "",
-        "complete": True,
-    }
-    folder.write_json(directory / folder.RUN, state)
+    folder.RunState(
+        str(model.run_), {}, folder.LEDGER, model.ledger_.dataset, fingerprint="", complete=True
+    ).write(directory)
     return [ledger, directory / folder.RUN]
 
 

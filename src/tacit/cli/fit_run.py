@@ -13,13 +13,14 @@ import typer
 
 from tacit import folder
 from tacit.certificate import digest, seal
-from tacit.cli.choice import LEARNERS, learner_class
+from tacit.cli.fingerprint import fingerprint, ledger_key
+from tacit.cli.learner_choice import LEARNERS, learner_class
 from tacit.cli.output import say, warn
 from tacit.cli.places import ledger_beside, require_place
 from tacit.cli.progress import progress_bar
 from tacit.cli.reading import Data, Request, read_data, warnings_for
-from tacit.cli.state import RunState, fingerprint, ledger_key, require_same
 from tacit.errors import InvalidInput, TacitError
+from tacit.folder import RunState
 from tacit.privacy.budget import Budget
 from tacit.privacy.signing import Signer, signer_for
 from tacit.tasks import TaskSet
@@ -69,9 +70,8 @@ def run_fit(request: Request, terms: Terms, *, curve: bool, resume: bool, as_jso
         files += _measured(request.out, model, data, training, held_out, curve=curve)
         seal(request.out, signer)  # again, with the page
         replace(state, complete=True).write(request.out)
-    told = _told(request, file, signer, model)
-    found = _summary(request, model, data, files) | told | {"warnings": warnings}
-    say(found, _text(request, model, data, told), as_json=as_json)
+    found = _found(request, file, signer, model, data, files) | {"warnings": warnings}
+    say(found, _text(found, str(model.guarantee_)), as_json=as_json)
 
 
 # --- before anything is released -----------------------------------------------------------------
@@ -127,13 +127,33 @@ def _opened(
         options = _options(request, terms, data)
         state = RunState(run, options, named, request.dataset, mark)
         if before is not None:
-            require_same(before, state)
+            _require_same(before, state)
         state.write(request.out)
     except BaseException:
         ledger.close()
         _remove_if_empty(request.out)
         raise
     return state, ledger, signer
+
+
+def _require_same(before: RunState, now: RunState) -> None:
+    """Refuse to resume with other options or other data: the releases would not be of this run."""
+    changed = [
+        f"{name} was {_short(before.options.get(name))}, is {_short(now.options.get(name))}"
+        for name in sorted({*before.options, *now.options})
+        if before.options.get(name) != now.options.get(name)
+    ]
+    if before.ledger != now.ledger or before.dataset != now.dataset:
+        changed.append("the ledger or the data set id is another one")
+    if before.fingerprint != now.fingerprint:
+        changed.append("the table is another one")
+    if changed:
+        raise InvalidInput(f"--resume needs the run as it was declared: {'; '.join(changed)}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def _options(request: Request, terms: Terms, data: Data) -> dict[str, Any]:
@@ -263,43 +283,40 @@ def _measured(
     return files + write_pages(out)
 
 
-def _told(
-    request: Request, ledger: Path, signer: Signer | None, model: MultiTaskEstimator
+def _found(
+    request: Request,
+    ledger: Path,
+    signer: Signer | None,
+    model: MultiTaskEstimator,
+    data: Data,
+    files: list[Path],
 ) -> dict[str, Any]:
-    """Where it was recorded, by whom it is signed, and what recipients compare."""
-    return {
-        "ledger": str(ledger),
-        "dataset": request.dataset,
-        "fingerprint": None if signer is None else signer.fingerprint,
-        "digest": digest(model.certificate()),
-    }
-
-
-def _summary(
-    request: Request, model: MultiTaskEstimator, data: Data, files: list[Path]
-) -> dict[str, Any]:
+    """What came of it, where it was recorded, who signed it, and what recipients compare."""
+    certificate = model.certificate()
     return {
         "out": str(request.out),
         "learner": data.learner,
         "loss": data.loss,
         "tasks": data.tasks.n_tasks,
         "features": data.tasks.n_features,
-        "guarantee": model.certificate()["guarantee"],
+        "guarantee": certificate["guarantee"],
         "files": [str(file) for file in files],
+        "ledger": str(ledger),
+        "dataset": request.dataset,
+        "fingerprint": None if signer is None else signer.fingerprint,
+        "digest": digest(certificate),
     }
 
 
-def _text(request: Request, model: MultiTaskEstimator, data: Data, told: dict[str, Any]) -> str:
-    head = f"{data.tasks.n_tasks} tasks, {data.tasks.n_features} columns, learner {data.learner}"
-    page = request.out / folder.PUBLIC_PAGE
+def _text(found: dict[str, Any], guarantee: str) -> str:
     return "\n".join(
         [
-            head,
+            f"{found['tasks']} tasks, {found['features']} columns, learner {found['learner']}",
             "",
-            str(model.guarantee_),
+            guarantee,
             "",
-            f"Signed by key      {told['fingerprint']}",
-            f"Certificate digest {told['digest']}",
-            f"Written: {request.out}; see {page}",
+            f"Signed by key      {found['fingerprint']}",
+            f"Certificate digest {found['digest']}",
+            f"Written: {found['out']}; see {Path(found['out']) / folder.PUBLIC_PAGE}",
         ]
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacit.linear.losses import LossName
     from tacit.tasks import Schema
-
-LossName = Literal["squared", "logistic"]
 
 LEARNERS = {
     "mean": "MeanRegularized",

@@ -1,0 +1,38 @@
+"""The keyed fingerprint of a table, by which the trusted side knows it again.
+
+    fingerprint = HMAC-SHA256(key, run ‖ 0 ‖ SHA-256(file))
+
+The key is 32 random bytes in a file beside the ledger that only its owner can read. Without it the
+fingerprint says nothing about the data, so it may stand in a certificate; the name of the run makes
+two certificates of the same data look unrelated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from pathlib import Path
+
+from tacit import folder
+from tacit.errors import InvalidInput
+
+
+def ledger_key(ledger: Path) -> bytes:
+    """The ledger's key, made on its first use: for its owner's eyes only."""
+    path = ledger.with_name(ledger.name + ".key")
+    content = folder.made_once(path, secrets.token_hex(32).encode())
+    try:
+        key = bytes.fromhex(content.decode("ascii"))
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise InvalidInput(f"{path} is not a key of tacit; the data cannot be recognised by it")
+    return key
+
+
+def fingerprint(key: bytes, run: str, table: Path) -> str:
+    """The keyed fingerprint of a file, in hex."""
+    with table.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return hmac.new(key, run.encode() + b"\0" + digest, "sha256").hexdigest()
