@@ -30,6 +30,7 @@ from tacit.privacy.accounting import Event, Gaussian, Pure
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.chain import Row, link
 from tacit.privacy.ledger import Anchor, Key, Ledger, Release
+from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.store import Store
 
 KILLS = 200
@@ -519,6 +520,50 @@ def test_verify_finds_a_run_that_was_declared_too_cheap(path: Path) -> None:
             cheap = payload | {"run": "cheap", "pairs": [payload["pairs"][0] / 2, 1e-5]}
             ledger._append("run", cheap)
         assert "declared at a lower price" in ledger.verify().problems[0]
+
+
+def rewritten(path: Path, old: str, new: str) -> None:
+    """Every entry edited and every digest made again: only sense can find it."""
+    with closing(sqlite3.connect(path)) as connection:
+        previous = bytes(32)
+        query = "SELECT seq, kind, payload FROM entries ORDER BY seq"
+        for seq, kind, text in connection.execute(query).fetchall():
+            payload = text.replace(old, new)
+            previous = link(previous, kind, payload)
+            update = "UPDATE entries SET payload = ?, digest = ? WHERE seq = ?"
+            connection.execute(update, (payload, previous, seq))
+        connection.commit()
+    forget_head(path)
+
+
+REFUNDS = {
+    "a price that is not charged": ('"kinds":["Poisson","Visible"]', '"kinds":["Gaussian"]'),
+    "a count below zero": ("},2]", "},-5]"),
+    "a share below zero": ('"shares":1.0', '"shares":-1.0'),
+    "an event that the mechanism is not": ('"mu":0.5', '"mu":0.005'),
+    "noise that cannot be exact": ('"name":"GaussianSum"', '"name":"KNormSum"'),
+    "a price that is no number": ('"pairs":[', '"pairs":[NaN,'),
+}
+
+
+@pytest.mark.parametrize("what", REFUNDS)
+def test_verify_finds_a_refund_in_a_chain_that_was_made_again(path: Path, what: str) -> None:
+    with Ledger(path) as ledger:
+        sums = GaussianSum(1.0, 4.0)
+        ledger.open_run("run", ["a"], Budget(9.0), [sums.event("replace")] * 2)
+        for number in range(2):
+            ledger.release(sums, np.ones((1, 2)), key=key(number))
+        assert ledger.verify().ok
+    rewritten(path, *REFUNDS[what])
+    with Ledger(path, read_only=True) if _opens(path) else suppress(LedgerCorrupt) as found:
+        assert found is None or not found.verify().ok
+
+
+def _opens(path: Path) -> bool:
+    with suppress(LedgerCorrupt):
+        Ledger(path, read_only=True).close()
+        return True
+    return False
 
 
 def test_verify_finds_a_spend_beyond_the_cap(path: Path) -> None:

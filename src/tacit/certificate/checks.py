@@ -22,11 +22,12 @@ from tacit import folder
 from tacit.certificate import documents
 from tacit.certificate.accounts import replayed
 from tacit.certificate.issuing import arrays_digest, first_line
-from tacit.errors import BudgetExceeded, InvalidInput, TacitError
-from tacit.privacy import mechanisms, promises
+from tacit.errors import BudgetExceeded, TacitError
+from tacit.privacy import promises
 from tacit.privacy.account import Statement
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.chain import agree, canonical, event_to_json, sha256
+from tacit.privacy.chain import canonical, sha256
+from tacit.privacy.mechanisms.recorded import other_than_recorded
 from tacit.rounding import rounded_down, rounded_up
 
 SLACK = 1e-6
@@ -203,25 +204,10 @@ def _other_steps(certificate: Mapping[str, Any], guarantee: Guarantee) -> Iterat
     named: Counter[str] = Counter()
     for step in certificate["steps"]:
         named[canonical(step["event"])] += int(step["count"])
-        yield from _other_event(step, guarantee.neighbours)
+        yield from other_than_recorded(step["mechanism"], step["event"], None, guarantee.neighbours)
     if recorded - named:
         missing = sum((recorded - named).values())
         yield f"{missing} releases that its total rests on are not among its steps"
-
-
-def _other_event(step: Mapping[str, Any], neighbours: str) -> Iterator[str]:
-    """What a mechanism with these parameters reveals, computed again where we know it."""
-    declared = dict(step["mechanism"])
-    kind = mechanisms.NAMED.get(str(declared.pop("name")))
-    if kind is None or any(isinstance(value, dict) for value in declared.values()):
-        return  # one of a learner's own: its event is as stated
-    try:
-        reveals = event_to_json(kind(**declared).event(neighbours))
-    except (TypeError, ValueError, InvalidInput) as error:
-        yield f"the mechanism {step['mechanism']} makes no sense: {error}"
-        return
-    if not agree(reveals, step["event"]):
-        yield f"{step['mechanism']} reveals {reveals}, not {step['event']}"
 
 
 # --- the files beside it -------------------------------------------------------------------------

@@ -248,8 +248,9 @@ class MultiTaskEstimator(Saved):
         return found
 
     def _recorded_runs(self, door: Door) -> list[str]:
-        """The names under which the ledger knows this run."""
-        return list(dict.fromkeys(self._part(door.run, i) for i in range(len(door.labels))))
+        """The names under which the ledger knows this run: of those who are charged."""
+        charged = [i for i, budget in enumerate(door.budgets) if budget is not None]
+        return list(dict.fromkeys(self._part(door.run, i) for i in charged))
 
     def _doubts(self, schema: Schema) -> list[str]:
         """Why the guarantee is not proven, if it is not."""

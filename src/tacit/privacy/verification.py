@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tacit.privacy.chain import GENESIS, Anchor, Row, Verdict, broken
+from tacit.privacy.chain import GENESIS, Anchor, Row, Verdict, broken, entry
+from tacit.privacy.mechanisms.recorded import other_than_recorded
 from tacit.privacy.spending import Spending, fold
 
 
@@ -21,7 +22,7 @@ def verdict(
     for anchor in anchors:
         problems += _misplaced(rows, anchor)
     if folds:
-        problems += _unsound(rows, state)
+        problems += _unsound(rows, state) or _otherwise(rows, state)
         recorded = {state.spends[key]: output.sha256 for key, output in state.outputs.items()}
         for spend in sorted(recorded.keys() | digests.keys()):
             if recorded.get(spend) != digests.get(spend):
@@ -37,6 +38,19 @@ def _unsound(rows: list[Row], state: Spending) -> list[str]:
         if wrong:
             return [wrong]
     return []
+
+
+def _otherwise(rows: list[Row], state: Spending) -> list[str]:
+    """Spends whose mechanism, as recorded, reveals something else than was charged."""
+    found = []
+    for each in (entry(row) for row in rows if row.kind == "spend"):
+        spend = each.payload
+        neighbours = state.runs[spend["run"]].neighbours
+        wrong = other_than_recorded(
+            spend["mechanism"], spend["event"], bool(spend["secure"]), neighbours
+        )
+        found += [f"entry {each.seq}: {line}" for line in wrong]
+    return found
 
 
 def _misplaced(rows: list[Row], anchor: Anchor) -> list[str]:

@@ -226,11 +226,6 @@ class AsyncProximal(PrivateLearner):
         """Every node has a ledger run of its own, unless the server is trusted with one for all."""
         return run if self.server == "trusted" else node_run(run, number)
 
-    def _recorded_runs(self, door: Door) -> list[str]:
-        """Of those who are charged: a node that has nothing left opens none."""
-        charged = [t for t, budget in enumerate(door.budgets) if budget is not None]
-        return list(dict.fromkeys(self._part(door.run, t) for t in charged))
-
     def _check(self) -> None:
         for name, (holds, expected) in VALID.items():
             if not holds(getattr(self, name)):
