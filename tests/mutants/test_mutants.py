@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from tacit.arrays import FloatArray
-from tacit.audits import mechanisms
+from tacit.audits import single_releases
 from tacit.audits.cases import Case, Settings
-from tacit.audits.mechanisms import UNITS
 from tacit.audits.named import every_audit
+from tacit.audits.single_releases import UNITS
 from tacit.privacy import spending
 from tacit.privacy.auditing import AuditResult
 from tacit.privacy.ledger import Key, Ledger, Release
@@ -32,7 +32,7 @@ from tacit.privacy.mechanisms import (
     sum_sensitivity,
 )
 from tacit.privacy.noise import wishart as wishart_noise
-from tacit.privacy.runs import event_charge
+from tacit.privacy.prices import event_charge
 
 CASES = {case.name: case for found in every_audit() for case in found.cases}
 PURE = (
@@ -138,11 +138,11 @@ def test_a_forgotten_clip_is_caught(name: str, monkeypatch: Patch) -> None:
 
 @pytest.mark.parametrize("name", ["VoteSum, replace"])
 def test_votes_below_zero_that_are_let_through_are_caught(name: str, monkeypatch: Patch) -> None:
-    pair = mechanisms._pair(
-        np.zeros(2), mechanisms.E1, -mechanisms.E1, "a vote, and less than none"
+    pair = single_releases._pair(
+        np.zeros(2), single_releases.E1, -single_releases.E1, "a vote, and less than none"
     )
-    subject = replace(mechanisms.SUBJECTS[VoteSum], pair=lambda _: pair)
-    monkeypatch.setitem(mechanisms.SUBJECTS, VoteSum, subject)
+    subject = replace(single_releases.SUBJECTS[VoteSum], pair=lambda _: pair)
+    monkeypatch.setitem(single_releases.SUBJECTS, VoteSum, subject)
     assert not caught(name)
     monkeypatch.setattr(statistics.Votes, "terms", statistics.Sum.terms)
     assert caught(name)
@@ -151,10 +151,10 @@ def test_votes_below_zero_that_are_let_through_are_caught(name: str, monkeypatch
 @pytest.mark.parametrize("name", ["LaplaceSum, replace"])
 def test_a_clip_in_the_wrong_norm_is_caught(name: str, monkeypatch: Patch) -> None:
     """ℓ2 where ℓ1 is meant; it shows on a row with many equal entries."""
-    spread = np.ones(mechanisms.DIM)
-    pair = mechanisms._pair(spread / mechanisms.DIM, -spread, spread, "all entries equal")
-    subject = replace(mechanisms.SUBJECTS[LaplaceSum], pair=lambda _: pair)
-    monkeypatch.setitem(mechanisms.SUBJECTS, LaplaceSum, subject)
+    spread = np.ones(single_releases.DIM)
+    pair = single_releases._pair(spread / single_releases.DIM, -spread, spread, "all entries equal")
+    subject = replace(single_releases.SUBJECTS[LaplaceSum], pair=lambda _: pair)
+    monkeypatch.setitem(single_releases.SUBJECTS, LaplaceSum, subject)
     assert not caught(name)
     monkeypatch.setattr(statistics, "clip_rows", lambda rows, norm, order=2: clip_rows(rows, norm))
     assert caught(name)
@@ -285,5 +285,5 @@ def test_every_mutant_of_a_sensitivity_is_named() -> None:
     kinds = {
         kind for kind in audited_kinds if kind.endswith(("Sum", "Gaussian", "Laplace", "Wishart"))
     }
-    # CohortSum's mistakes are named in audits/federated.py and refuted in test_audited_rounds.
+    # CohortSum's mistakes are named in audits/cohort_sums.py and refuted in test_audited_rounds.
     assert kinds - named == {"PublishedWishart", "CohortSum"}

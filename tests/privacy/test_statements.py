@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit.errors import BudgetExceeded, InvalidInput, LedgerError
-from tacit.privacy import accounting, runs
+from tacit.privacy import accounting, prices
 from tacit.privacy.account import COMPARED, IN_FLOATS
 from tacit.privacy.accounting import Event, Gaussian, Poisson, Pure
 from tacit.privacy.budget import Budget, Neighbours
@@ -397,7 +397,7 @@ def test_whoever_fixes_the_cap_first_fixes_it_for_a_run_that_is_being_declared(
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as mine, Ledger(path, cap=Budget(2.0)) as theirs:
         raced: list[bool] = []
-        priced = runs.priced
+        priced = prices.priced
 
         def overtaken(asked: Any, cap: Any) -> Any:
             found = priced(asked, cap)
@@ -406,7 +406,7 @@ def test_whoever_fixes_the_cap_first_fixes_it_for_a_run_that_is_being_declared(
                 run(theirs, "theirs", Gaussian(0.1))
             return found
 
-        monkeypatch.setattr(runs, "priced", overtaken)
+        monkeypatch.setattr(prices, "priced", overtaken)
         run(mine, "mine", Gaussian(0.1))
     with Ledger(path) as ledger:
         assert ledger.verify().ok

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.accounting import Cost, Event
-from tacit.privacy.runs import Cap, Promise, Run, with_slack
+from tacit.privacy.prices import with_slack
+from tacit.privacy.runs import Cap, Promise, Run
 
 IN_FLOATS = (
     "pure noise drawn in floating point: δ = 0 holds of the ideal mechanism, and is not claimed of "

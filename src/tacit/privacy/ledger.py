@@ -10,9 +10,7 @@ release without a record, and never two spends for one key:
 3. *transaction B*: another process has persisted an output for the key: return that one and
    forget ours. Else append the output, commit, return.
 
-State is a fold over the entries (spending.py), which form a hash chain (chain.py) in an SQLite
-file (store.py). It is private: it belongs to the trusted side, though it holds no contribution
-and never who took part in a sampled round.
+What is on record, and every question to it: record.py.
 
 A task that only its own node reads from (S3) is a run of its own: one task, its own plan.
 """
@@ -21,9 +19,7 @@ from __future__ import annotations
 
 import getpass
 import io
-import itertools
 import json
-import math
 import os
 import platform
 import secrets
@@ -32,16 +28,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.arrays import FloatArray
-from tacit.errors import InvalidInput, LedgerCorrupt, LedgerError
-from tacit.privacy import runs
+from tacit.errors import InvalidInput, LedgerError
+from tacit.privacy import prices, runs
 from tacit.privacy.account import Statement
-from tacit.privacy.accounting import Cost, Event
+from tacit.privacy.accounting import Event
 from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget
 from tacit.privacy.chain import (
     GENESIS,
@@ -50,18 +46,15 @@ from tacit.privacy.chain import (
     Row,
     Verdict,
     agree,
-    broken,
     canonical,
-    entry,
     event_to_json,
     link,
     sha256,
 )
+from tacit.privacy.record import Record, checked_key
 from tacit.privacy.release import Declared, Key, Mechanism, Release, new_run
-from tacit.privacy.runs import Cap, Run
-from tacit.privacy.spending import Spending, fold
-from tacit.privacy.store import LOCK, SCHEMA_VERSION, Store
-from tacit.privacy.verification import verdict
+from tacit.privacy.runs import Cap, Run, checked_cap
+from tacit.privacy.store import LOCK, Store
 from tacit.tasks.labels import canonical_label
 
 __all__ = [
@@ -78,7 +71,7 @@ __all__ = [
 ]
 
 
-class Ledger:
+class Ledger(Record):
     """What was spent on each task of a data set, and what was released for it.
 
     Several fits on the same data add up, task by task. A file serves any number of processes and
@@ -121,32 +114,6 @@ class Ledger:
         other.dataset, other.cap = canonical_label(dataset), checked_cap(cap)
         other._begin(self._store)
         return other
-
-    def _begin(self, store: Store) -> None:
-        self._store = store
-        self._state = Spending()
-        self._seq, self._digest = 0, GENESIS
-        try:
-            if store.version == SCHEMA_VERSION:
-                self._catch_up()
-            if not store.read_only:
-                self._require_newest()
-        except BaseException:
-            store.close()
-            raise
-
-    def _require_newest(self) -> None:
-        """Refuse an older copy of the file: what was released since would be forgotten."""
-        kept = self._store.kept_head()
-        rows = [] if kept is None else self._store.rows(kept.length, 1)
-        if kept is not None and (not rows or rows[0].digest.hex() != kept.digest):
-            raise LedgerCorrupt(
-                f"{self._store.name} ends at entry {self._seq}, but entry {kept.length} was "
-                f"recorded ({self._store.name}.head): an older copy was put in its place, and what "
-                "was released since would be spent again. Put the newest copy back. If it is lost "
-                "for good, keep this one as a record, begin another ledger, and count by hand what "
-                "the certificates say was spent; nothing was released"
-            )
 
     # --- spending --------------------------------------------------------------------------------
 
@@ -200,7 +167,7 @@ class Ledger:
 
         Composing a sampled plan may take seconds: it is done before others are kept waiting.
         """
-        found = replace(runs.priced(asked, self._cap_for(asked)), made=_made())
+        found = replace(prices.priced(asked, self._cap_for(asked)), made=_made())
         with self._transaction():
             if asked.name in self._state.runs:
                 return True
@@ -223,7 +190,7 @@ class Ledger:
         The same key again returns the same bits and never spends twice. ``rng`` is for simulated
         noise, in a run that was declared with it; None asks the operating system.
         """
-        key = _checked_key(key)
+        key = checked_key(key)
         run = self._run(key.run)
         if run.secure != (rng is None):
             raise LedgerError(
@@ -271,90 +238,6 @@ class Ledger:
         with self._transaction():
             if digest not in self._state.certificates:
                 self._append("certificate", {"sha256": digest})
-
-    # --- asking ----------------------------------------------------------------------------------
-
-    @property
-    def identity(self) -> str:
-        """The random name that the ledger was born with; it stands in certificates."""
-        return self._state.identity
-
-    def statement(self, tasks: Sequence[Hashable], runs: Sequence[str] = ()) -> Statement:
-        """What everything recorded for these tasks reveals of the worst of them, and the part that
-        these runs have in it: the worst of each, as no task is in two of them."""
-        with LOCK:
-            self._catch_up()
-            return self._state.statement(self.dataset, tasks, runs)
-
-    def spent(self, task: Hashable) -> Cost:
-        """Everything ever spent on a task of this data set, as a lifetime cap counts it."""
-        with LOCK:
-            self._catch_up()
-            return self._state.spent(self.dataset, task)
-
-    def costs(self, tasks: Sequence[Hashable], *, before: Sequence[str] = ()) -> list[Cost]:
-        """Everything ever spent on each task, as a lifetime cap counts it; with ``before``, only
-        until the first of these runs was declared: a run that resumes plans as it did then."""
-        with LOCK:
-            self._catch_up()
-            state = self._state
-            known = {run for run in before if run in state.runs}
-            if known:
-                state = Spending()
-                for row in self._store.rows():
-                    if row.kind == "run" and entry(row).payload["run"] in known:
-                        break
-                    fold(state, row)
-            return [state.spent(self.dataset, task) for task in tasks]
-
-    def lifetime(self) -> Cap:
-        """The cap of this data set: fixed with its first run, or what that will declare."""
-        with LOCK:
-            self._catch_up()
-            account = self._state.account(self.dataset)
-        return account.cap if account.opened else self.cap
-
-    def remaining(self, task: Hashable) -> float:
-        """ε left to a task under the lifetime cap, at the cap's δ; infinite without a cap."""
-        cap = self.lifetime()
-        if not cap:
-            return math.inf
-        return max(0.0, cap[-1].epsilon - self.spent(task).epsilon_at(cap[-1].delta))
-
-    def begun(self, run: str) -> bool:
-        """Whether anything was spent on a run."""
-        with LOCK:
-            self._catch_up()
-            return self._state.begun(run)
-
-    def released(self, key: Key) -> Release | None:
-        """What was released under this key, if its output is on record: no need to compute again
-        what a resumed run would contribute."""
-        key = _checked_key(key)
-        with LOCK:
-            self._catch_up()
-            return self._persisted(key)
-
-    def head(self) -> Anchor:
-        """What to keep elsewhere (in a certificate), so that verify can see truncation."""
-        with LOCK:
-            self._catch_up()
-            return Anchor(self._digest.hex(), self._seq)
-
-    def entries(self) -> list[Entry]:
-        """All entries, oldest first."""
-        return [entry(row) for row in self._store.rows()]
-
-    def verify(self, anchor: Anchor | None = None) -> Verdict:
-        """Recompute everything: digests, order, plans, budgets, persisted outputs.
-
-        Finds any edit, removal or reordering; with an anchor also a truncated end.
-        """
-        kept = self._store.kept_head()
-        anchors = [found for found in (anchor, kept) if found is not None]
-        with self._store.transaction(write=False):
-            folds = self._store.version == SCHEMA_VERSION
-            return verdict(self._store.rows(), self._store.digests(), anchors, folds=folds)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -411,15 +294,6 @@ class Ledger:
                 "nothing was released"
             )
 
-    def _persisted(self, key: Key) -> Release | None:
-        output = self._state.outputs.get(key)
-        if output is None:
-            return None
-        value = self._store.value(self._state.spends[key]) or b""
-        if sha256(value) != output.sha256:
-            raise LedgerCorrupt(f"{self._store.name}: the output of {key} was edited or removed")
-        return Release(np.load(io.BytesIO(value), allow_pickle=False), (key,), output.secure)
-
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._store.transaction():
@@ -434,37 +308,7 @@ class Ledger:
         text = canonical(payload)
         self._store.append(Row(self._seq + 1, kind, text, link(self._digest, kind, text)))
 
-    def _catch_up(self) -> None:
-        """Fold in what was committed since the last time, by whomever."""
-        with LOCK:
-            rows = self._store.rows(max(1, self._seq))
-            if self._seq:  # the last entry we know must still be there
-                if not rows or rows[0].seq != self._seq or rows[0].digest != self._digest:
-                    self._corrupt(f"entry {self._seq} is no longer what it was")
-                rows = rows[1:]
-            problems = broken(rows, self._seq, self._digest)
-            if problems:
-                self._corrupt(problems[0])
-            for row in rows:
-                wrong = fold(self._state, row)
-                if wrong:
-                    self._corrupt(wrong)
-                self._seq, self._digest = row.seq, row.digest
-
-    def _corrupt(self, problem: str) -> NoReturn:
-        raise LedgerCorrupt(f"{self._store.name}: {problem}; nothing was released")
-
     # --- an object that others hold --------------------------------------------------------------
-
-    def close(self) -> None:
-        """Close the file. An in-memory ledger is gone."""
-        self._store.close()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else str(self.path)
@@ -480,27 +324,6 @@ class Ledger:
         if self.path is None:
             raise LedgerError("an in-memory ledger cannot go to another process; use a file")
         return _reopened, (str(self.path), self.dataset, self.cap, self._store.read_only)
-
-
-def checked_cap(cap: Budget | Sequence[Budget] | None) -> Cap:
-    """A ladder of budgets whose ε rise; one budget is a ladder of one rung.
-
-    >>> checked_cap(Budget(1.0)), checked_cap(None)
-    ((Budget(epsilon=1.0, delta=1e-05, neighbours='replace'),), ())
-    """
-    if cap is None:
-        return ()
-    rungs = (cap,) if isinstance(cap, Budget) else tuple(cap)
-    if not all(isinstance(rung, Budget) for rung in rungs):
-        raise InvalidInput(f"cap must be a Budget, or several whose epsilons rise, got {cap!r}")
-    rising = all(a.epsilon < b.epsilon for a, b in itertools.pairwise(rungs))
-    alike = len({rung.neighbours for rung in rungs}) <= 1
-    if not (rising and alike and sum(rung.delta for rung in rungs) < 1):
-        raise InvalidInput(
-            "the rungs of a cap rise in epsilon, have the same neighbours, and their deltas, which "
-            f"add up, stay below 1; got {', '.join(map(str, rungs))}"
-        )
-    return rungs
 
 
 def _first_row() -> Row:
@@ -520,12 +343,3 @@ def _made() -> tuple[str, str]:
 
 def _reopened(path: str, dataset: str, cap: Cap, read_only: bool) -> Ledger:
     return Ledger(path, dataset=dataset, cap=cap or None, read_only=read_only)
-
-
-def _checked_key(key: Key) -> Key:
-    run, number, party = key
-    if not (
-        isinstance(run, str) and isinstance(party, str) and isinstance(number, int | np.integer)
-    ):
-        raise InvalidInput(f"a key is (run: str, round: int, party: str), got {key!r}")
-    return Key(run, int(number), party)

@@ -18,8 +18,9 @@ from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, TacitError
 from tacit.privacy.account import COMPARED, IN_FLOATS, Account, Statement
 from tacit.privacy.accounting import Cost, Event
 from tacit.privacy.chain import Entry, Row, agree, entry, event_from_json
+from tacit.privacy.prices import event_charge, priced, refusal
 from tacit.privacy.release import Key
-from tacit.privacy.runs import Promise, Run, event_charge, priced, refusal
+from tacit.privacy.runs import Promise, Run
 from tacit.tasks.labels import canonical_label
 
 
