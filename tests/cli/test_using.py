@@ -493,6 +493,30 @@ def test_report_writes_both_pages_again(fitted: Desk, command: Command) -> None:
     assert command("verify", model).code == 0
 
 
+@pytest.mark.parametrize("spoil", [another_model, spoil_seal, spoil_epsilon, spoil_ledger])
+def test_a_new_page_does_not_launder_what_was_changed(
+    spoil: Callable[[Path], None], fitted: Desk, command: Command
+) -> None:
+    model = fitted.path / "model"
+    spoil(model)
+    before = (model / "seal.json").read_bytes()
+    assert command("report", model, "--no-open").code in (1, 2)
+    assert (model / "seal.json").read_bytes() == before
+    assert command("verify", model).code == 1
+    (model / "seal.json").unlink()
+    assert command("report", model, "--no-open").code == 2
+
+
+def test_a_page_that_was_changed_is_written_and_sealed_again(
+    fitted: Desk, command: Command
+) -> None:
+    model = fitted.path / "model"
+    swap_page(model)
+    assert command("verify", model).code == 1
+    assert command("report", model, "--no-open").code == 0
+    assert command("verify", model).code == 0
+
+
 def test_a_report_on_what_was_received_is_written_elsewhere(fitted: Desk, command: Command) -> None:
     """A page that the sender did not seal would lie in a folder that the sender did."""
     out = fitted.path / "h"

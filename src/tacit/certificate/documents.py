@@ -129,8 +129,12 @@ def seal(directory: Path, signer: Signer | None, **about: Any) -> Document:
     return made
 
 
-def broken_seals(directory: Path, certificate: Mapping[str, Any]) -> list[str]:
-    """What in the folder is not as it was sealed. InvalidInput: a signature is not genuine."""
+def broken_seals(
+    directory: Path, certificate: Mapping[str, Any], but: str | None = None
+) -> list[str]:
+    """What in the folder is not as it was sealed. InvalidInput: a signature is not genuine.
+
+    ``but``: a file that is not looked at."""
     sealed, wrong = read(directory / folder.SEAL), []
     if signed_by(sealed) != signed_by(certificate):
         wrong.append("certificate and seal were not signed by the same key")
@@ -141,6 +145,8 @@ def broken_seals(directory: Path, certificate: Mapping[str, Any]) -> list[str]:
     files = sealed.get("files")
     files = files if isinstance(files, dict) else {}
     for name in dict.fromkeys([*SEALED, *map(str, files)]):
+        if name == but:
+            continue
         there = file_digest(directory / name) if (directory / name).is_file() else None
         if files.get(name) != there:
             how = "is gone" if there is None else "is not the file that was sealed"

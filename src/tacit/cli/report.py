@@ -34,7 +34,7 @@ def report(
 
     require_folder(directory)
     where = directory if out is None else out
-    with _sealed_again(directory, signing_key) if out is None else nullcontext():
+    with _sealed_again(directory, signing_key, as_json) if out is None else nullcontext():
         where.mkdir(parents=True, exist_ok=True)
         files = write_pages(directory, where)
     opened = False
@@ -47,14 +47,17 @@ def report(
 
 
 @contextmanager
-def _sealed_again(directory: Path, signing_key: Path | None) -> Iterator[None]:
-    """A page that changes is sealed by whoever sealed the one before; refused without that key."""
+def _sealed_again(directory: Path, signing_key: Path | None, as_json: bool) -> Iterator[None]:
+    """A page that changes is sealed by whoever sealed the one before; refused without that key, and
+    where anything but the page changed: a new seal would vouch for what nobody sealed."""
     from tacit import folder
     from tacit.certificate import documents
     from tacit.cli.keys import same_key
+    from tacit.cli.verify import require_agreement
     from tacit.errors import InvalidInput
 
-    if not (directory / folder.SEAL).exists():  # of an older format
+    if not (directory / folder.SEAL).exists():
+        _require_older(directory)
         yield
         return
     certificate = documents.read(directory / folder.CERTIFICATE)
@@ -62,7 +65,17 @@ def _sealed_again(directory: Path, signing_key: Path | None) -> Iterator[None]:
         key = same_key(directory, certificate, signing_key)
     except InvalidInput as error:
         raise InvalidInput(f"{error}, or write the pages elsewhere with --out") from None
+    require_agreement(directory, certificate, as_json=as_json, but=folder.PUBLIC_PAGE)
     sealed = documents.read(directory / folder.SEAL)
     yield
     about = {name: sealed[name] for name in sealed.keys() - documents.OF_A_SEAL}
     documents.seal(directory, key, **about)
+
+
+def _require_older(directory: Path) -> None:
+    """Only a folder of format 1 has no seal; from another it was taken."""
+    from tacit import folder
+    from tacit.errors import InvalidInput
+
+    if "format" in folder.read_json(directory / folder.CERTIFICATE):
+        raise InvalidInput(f"{directory} has no {folder.SEAL}: nobody knows what belongs to it")

@@ -131,23 +131,28 @@ def _handed_out_problems(directory: Path, n_models: int) -> Iterator[str]:
 # --- the certificate against the ledger ----------------------------------------------------------
 
 
-def require_agreement(directory: Path, certificate: dict[str, Any], *, as_json: bool) -> None:
-    """Stop with exit status 1 if a trusted folder is not as it was sealed, or its certificate and
-    its ledger disagree. One of an older format cannot be held against anything: a warning."""
+def require_agreement(
+    directory: Path, certificate: dict[str, Any], *, as_json: bool, but: str | None = None
+) -> None:
+    """Stop with exit status 1 if a folder is not as it was sealed, or its certificate and its
+    ledger disagree. One of an older format cannot be held against anything: a warning.
+
+    ``but``: a file that may have changed, because it is about to be written again."""
     from tacit import folder
     from tacit.certificate import documents
     from tacit.errors import TacitError
 
-    if not (directory / folder.RUN).exists():
+    if not (directory / folder.RUN).exists() and but is None:
         return
     if "format" not in certificate:
         warn([f"{directory} is of an older format: what it promises cannot be verified"])
         return
     try:
-        wrong = documents.broken_seals(directory, certificate)
+        wrong = documents.broken_seals(directory, certificate, but)
     except TacitError as error:
         wrong = [str(error)]
-    wrong += disagreements(directory, certificate)
+    if (directory / folder.RUN).exists():
+        wrong += disagreements(directory, certificate)
     if wrong:
         stop(f"{directory}: certificate and ledger disagree: {wrong[0]}", 1, as_json=as_json)
 
