@@ -14,12 +14,11 @@ from tacit.audits.asynchronous import (
     PAIR,
     RELEASES,
     asynchronous_audits,
-    claim,
     grouped_gradients,
     one_example,
 )
 from tacit.audits.cases import Asked, Settings
-from tacit.audits.learners import Recorder, log_ratio
+from tacit.audits.replays import Recorder, log_ratio
 from tacit.learners.async_proximal import node as node_module
 from tacit.learners.async_proximal.node import PrivateNode, example_gradients
 from tacit.linear.losses import Squared
@@ -65,7 +64,7 @@ def test_the_pair_turns_one_gradient_round_in_every_message() -> None:
 
 
 def test_the_claim_is_what_the_guarantee_says() -> None:
-    found = claim(Asked(8.0, 1e-5, 10, 0.95, 0, None))
+    found = PAIR.claim(Asked(8.0, 1e-5, 10, 0.95, 0, None))
     assert isinstance(found.event, Gaussian)
     assert found.event.mu == pytest.approx(gaussian_mu(8.0, 1e-5), rel=1e-6)
     assert found.unit == "one example in one node's data"

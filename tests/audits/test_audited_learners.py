@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from tacit.audits.cases import Settings
-from tacit.audits.learners import (
-    OPPOSITE,
-    Recorder,
-    canary_tasks,
-    learner_audits,
-    log_ratio,
-    run_log_ratio,
-    transcript_features,
-)
+from tacit.audits.linear_learners import OPPOSITE, canary_tasks, learner_audits
+from tacit.audits.replays import Recorder, log_ratio, run_log_ratio, transcript_features
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.budget import Budget
@@ -91,7 +84,6 @@ def test_the_recorder_knows_gaussian_releases_only() -> None:
     ledger = Recorder()
     mechanism = LaplaceSum(1.0, 1.0)
     ledger.open_run("run", ["a"], Budget(4.0), [mechanism.event("replace")], secure=False)
+    ledger.release(mechanism, np.ones((1, 2)), key=Key("run", 0, "c"), rng=np.random.default_rng(0))
     with pytest.raises(InvalidInput, match="not known"):
-        ledger.release(
-            mechanism, np.ones((1, 2)), key=Key("run", 0, "c"), rng=np.random.default_rng(0)
-        )
+        _ = ledger.seen

@@ -11,7 +11,7 @@ import pytest
 from tacit.arrays import FloatArray
 from tacit.audits.cases import Case, Settings
 from tacit.audits.door import door_audits
-from tacit.audits.mechanisms import (
+from tacit.audits.single_releases import (
     CLIP,
     SUBJECTS,
     UNITS,

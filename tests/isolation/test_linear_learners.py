@@ -21,7 +21,7 @@ from tacit import (
     TaskRelationship,
 )
 from tacit.arrays import FloatArray
-from tacit.audits import isolation
+from tacit.audits import task_isolation
 from tacit.audits.cases import Settings
 from tacit.engine import Message, Outcome, Step, run_rounds
 from tacit.errors import InvalidInput, IsolationError
@@ -65,7 +65,7 @@ LEARNERS: dict[str, tuple[Any, dict[str, Any]]] = {
 every_learner = pytest.mark.parametrize("name", LEARNERS)
 every_loss = pytest.mark.parametrize("loss", ["squared", "logistic"])
 
-CASES = {case.name: case for case in isolation.isolation_audits()[0].cases}
+CASES = {case.name: case for case in task_isolation.task_isolation_audits()[0].cases}
 
 Rows = tuple[FloatArray, FloatArray]
 
@@ -78,7 +78,11 @@ def ordinary(n: int, seed: int) -> Rows:
 
 def world() -> list[Rows]:
     """Tasks without an effect, and others, of lengths that shared a block."""
-    return [*[isolation.no_effect()] * 4, *(ordinary(n, n) for n in (3, 5, 4, 9)), ordinary(5, 99)]
+    return [
+        *[task_isolation.no_effect()] * 4,
+        *(ordinary(n, n) for n in (3, 5, 4, 9)),
+        ordinary(5, 99),
+    ]
 
 
 def junk(kind: str) -> Rows:
@@ -89,7 +93,7 @@ def junk(kind: str) -> Rows:
         "much longer": ordinary(150, 7),
         "one row": ordinary(1, 7),
         "no rows": (X[:0], y[:0]),
-        "no effect": isolation.no_effect(),
+        "no effect": task_isolation.no_effect(),
         "constant": (np.full((5, D), 1e10), y),
         "huge": (1e60 * X, y),
         "tiny": (1e-300 * X, 1e-300 * y),
@@ -205,7 +209,7 @@ def test_a_replaced_task_moves_the_sum_by_its_own_contribution_alone(run: Run) -
             assert isinstance(mechanism, NoisyStatistic)
             event = mechanism.event("replace")
             assert isinstance(event, Gaussian)
-            assert isolation.moved(mechanism, old, new) <= event.mu * (1 + 1e-12), kind
+            assert task_isolation.moved(mechanism, old, new) <= event.mu * (1 + 1e-12), kind
             if not isinstance(
                 mechanism.statistic, Gram
             ):  # which holds everybody's products with it
@@ -255,7 +259,7 @@ def test_a_run_in_which_everybody_fails_ends() -> None:
     """Constant features of 1e10 were a LinAlgError after one paid release."""
     for name in ("MeanRegularized, scale open", "CovariancePrior", "LowRank", "TaskRelationship"):
         for loss in ("squared", "logistic"):
-            model = fit(name, loss, [(np.full((4, D), 1e10), isolation.no_effect()[1])] * 5)
+            model = fit(name, loss, [(np.full((4, D), 1e10), task_isolation.no_effect()[1])] * 5)
             assert np.isfinite(model.coef_).all()
 
 
@@ -310,10 +314,12 @@ def test_a_start_of_another_shape_is_refused() -> None:
 
 def test_a_task_without_an_effect_adds_nothing_on_the_grid() -> None:
     """Its direction is rounding, which is not stretched to norm one."""
-    sent = isolation.by_its_own(isolation.block(0))
+    sent = task_isolation.by_its_own(task_isolation.block(0))
     mechanism = GaussianSum.for_mu(1.0, 0.27, "replace")
     assert not mechanism.counts(sent).any()
-    np.testing.assert_allclose(np.linalg.norm(isolation.by_the_longest(isolation.block(0))[0]), 1)
+    np.testing.assert_allclose(
+        np.linalg.norm(task_isolation.by_the_longest(task_isolation.block(0))[0]), 1
+    )
 
 
 def test_a_direction_changes_little_when_its_data_do() -> None:
@@ -368,13 +374,13 @@ def old_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["MeanRegularized", "CovariancePrior", "LowRank", "AveragedModel"])
 def test_the_old_branch_dies_of_its_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: some task has other bits alone than beside the others."""
-    given = isolation.block(1).select(range(12))
-    whole = isolation.by_its_own(given)
-    alone = [isolation.by_its_own(given.select([i]))[0] for i in range(12)]
+    given = task_isolation.block(1).select(range(12))
+    whole = task_isolation.by_its_own(given)
+    alone = [task_isolation.by_its_own(given.select([i]))[0] for i in range(12)]
     assert bits(whole) != [row.tobytes() for row in alone]
     monkeypatch.setattr("secrets.randbelow", lambda n: 0)
     with pytest.raises(IsolationError):
-        fit(name, "squared", [*[isolation.no_effect()] * 11, isolation._longer(5)])
+        fit(name, "squared", [*[task_isolation.no_effect()] * 11, task_isolation._longer(5)])
 
 
 @pytest.mark.usefixtures("old_blocks")
@@ -389,7 +395,9 @@ def test_the_old_branch_without_a_floor_is_refuted(monkeypatch: pytest.MonkeyPat
 
 def others_move() -> float:
     """By how much the tasks that did not change move the sum when the first one does."""
-    sums = [isolation.by_its_own(isolation.block(side))[1:].sum(axis=0) for side in (0, 1)]
+    sums = [
+        task_isolation.by_its_own(task_isolation.block(side))[1:].sum(axis=0) for side in (0, 1)
+    ]
     return float(np.linalg.norm(sums[0] - sums[1]))
 
 

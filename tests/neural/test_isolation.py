@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.arrays import FloatArray
-from tacit.audits.isolated_rounds import by_the_longest
+from tacit.audits.round_isolation import by_the_longest
 from tacit.errors import InvalidInput, IsolationError
 from tacit.neural import FederatedMTL, isolation, mixing
 from tacit.neural.clients import Examples

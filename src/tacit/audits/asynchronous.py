@@ -1,7 +1,7 @@
 """Whole-run audits of AsyncProximal: everything that one node sends, against what it is promised.
 
 The adversary is the server: it knows all rows of all nodes but one example of the last node, and
-two candidates for that, and it sees every message. As in learners.py the log likelihood ratio of a
+two candidates for that, and it sees every message. As in replays.py the log likelihood ratio of a
 run comes from a replay with the other candidate on the same ledger: the same messages, spent once,
 and what the node *would have sent* beside them.
 
@@ -20,7 +20,6 @@ sum moves by 4C where C was claimed (7C was seen with OpenBLAS). Row by row it m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -28,15 +27,13 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.audits.cases import Asked, Audit, Case
-from tacit.audits.learners import Data, Pair, Recorder, run_log_ratio, transcript_features
+from tacit.audits.replays import Data, Pair, pair_cases
 from tacit.learners.async_proximal.estimator import AsyncProximal
 from tacit.learners.async_proximal.node import example_gradients
 from tacit.learners.async_proximal.plan import ADVERSARY, public_clip_norm
 from tacit.linear.losses import Loss, Squared
-from tacit.privacy.accounting import Gaussian, gaussian_mu
-from tacit.privacy.auditing import AuditResult, Claim, Side, above
-from tacit.privacy.budget import Budget
-from tacit.privacy.ledger import new_run
+from tacit.privacy.accounting import gaussian_mu
+from tacit.privacy.auditing import AuditResult, Claim, Side
 from tacit.privacy.mechanisms import GaussianSum, clip_rows
 
 NODES, ROWS, DIM, RELEASES = 2, 6, 2, 4
@@ -56,56 +53,15 @@ def one_example(side: int) -> Data:
     return Data(X, y, np.repeat(np.arange(NODES), ROWS))
 
 
-PAIR = Pair(AsyncProximal, one_example, CHANGED, {"releases": RELEASES})
-
-
-def claim(asked: Asked, pair: Pair = PAIR) -> Claim:
-    """What the ledger says that the last node spent; the certificate says the same."""
-    ledger = Recorder()
-    model = pair.fitted(0, Budget(asked.epsilon, asked.delta), 0, ledger, new_run())
-    return Claim(
-        Gaussian(math.sqrt(ledger.spent(NODES - 1).mu_squared)),
-        unit=model.guarantee_.unit,
-        adversary=ADVERSARY.adversary,
-        source="AsyncProximal.guarantee_",
-        read_at=asked.delta,
-    )
-
-
-def whole_run(pair: Pair, asked: Asked) -> AuditResult:
-    """All messages of a fit."""
-    budget = Budget(asked.epsilon, asked.delta)
-
-    def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
-        seeds = rng.integers(2**32, size=n)
-        return np.array([run_log_ratio(pair, side, budget, int(seed)) for seed in seeds])
-
-    return asked.audit(
-        draw,
-        claim(asked, pair),
-        events=above(0.0),
-        pair=pair.said,
-        statistic="log likelihood ratio of all messages of a fit, by replay",
-    )
-
-
-def transcript(pair: Pair, asked: Asked) -> AuditResult:
-    """A classifier on everything that crossed from the nodes to the server."""
-    budget = Budget(asked.epsilon, asked.delta)
-
-    def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
-        models = (
-            pair.fitted(side, budget, int(seed), Recorder(), "one order of arrival")
-            for seed in rng.integers(2**32, size=n)
-        )
-        return np.stack([transcript_features(model) for model in models])
-
-    return asked.audit(
-        draw,
-        claim(asked, pair),
-        pair=pair.said,
-        statistic="log odds by a classifier on everything in transcript_",
-    )
+PAIR = Pair(
+    AsyncProximal,
+    one_example,
+    CHANGED,
+    {"releases": RELEASES},
+    unit=ADVERSARY.unit,
+    adversary=ADVERSARY.adversary,
+    run="one order of arrival",
+)
 
 
 # --- isolation -----------------------------------------------------------------------------------
@@ -166,10 +122,7 @@ def asynchronous_audits() -> tuple[Audit, ...]:
         Audit(
             "AsyncProximal",
             "everything that one node sends in a fit: by replay, by a classifier",
-            (
-                Case("AsyncProximal, whole run", partial(whole_run, PAIR), 8.0, 1e-5, 300),
-                Case("AsyncProximal, transcript", partial(transcript, PAIR), 8.0, 1e-5, 300),
-            ),
+            pair_cases(PAIR),
         ),
         Audit(
             "AsyncProximal-isolation",

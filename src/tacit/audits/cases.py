@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tacit.errors import InvalidInput
-from tacit.privacy.accounting import Approximate, Pure
+from tacit.privacy.accounting import Approximate, Gaussian, Pure
 from tacit.privacy.auditing import AuditResult, Claim, Draw, Progress, Region, audit
 
 TASK = "a task: its model and its data"
 OTHER_TASKS = "all other tasks together, who see every release"
+
+
+def task_claim(
+    event: Gaussian | Pure | Approximate,
+    source: str,
+    *,
+    proven: bool = True,
+    neighbours: str = "replace",
+    adversary: str = OTHER_TASKS,
+    read_at: float = 1e-5,
+) -> Claim:
+    """What somebody says that one task's model and data are protected by."""
+    return Claim(event, TASK, neighbours, adversary, proven, source, read_at)
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,10 @@ class Asked:
     def event(self) -> Pure | Approximate:
         """(ε, δ)-DP at these numbers."""
         return Pure(self.epsilon) if self.delta == 0 else Approximate(self.epsilon, self.delta)
+
+    def some_seed(self) -> int:
+        """The seed that was asked for, or one that is drawn now."""
+        return secrets.randbits(32) if self.seed is None else self.seed
 
     def audit(
         self,

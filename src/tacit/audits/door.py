@@ -12,10 +12,10 @@ import math
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
-from tacit.audits.mechanisms import CLIP, sum_pair
+from tacit.audits.cases import Asked, Audit, Case, task_claim
+from tacit.audits.single_releases import CLIP, sum_pair
 from tacit.privacy.accounting import Gaussian, gaussian_mu
-from tacit.privacy.auditing import AuditResult, Claim, Side, above
+from tacit.privacy.auditing import AuditResult, Side, above
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum
@@ -53,13 +53,7 @@ def two_releases(asked: Asked) -> AuditResult:
 
     return asked.audit(
         draw,
-        Claim(
-            Gaussian(math.sqrt(recorded)),
-            unit=TASK,
-            adversary=OTHER_TASKS,
-            source="Ledger.spent",
-            read_at=asked.delta,
-        ),
+        task_claim(Gaussian(math.sqrt(recorded)), "Ledger.spent", read_at=asked.delta),
         events=above(0.0),
         pair="a task sends −e₁ and then e₁, against e₁ and then −e₁",
         statistic="the second release less the first, along e₁",

@@ -14,7 +14,6 @@ Repaired: the range is declared, and what lies outside it is clipped where the n
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from functools import partial
 
@@ -26,6 +25,7 @@ from tacit.privacy.auditing import AuditResult, Claim, audit_exact
 
 TRAINING, NEXT, REPEATS, DEGREES = 1_000, 10_000, 301, 1.5
 DECLARED = 4.0  # the repaired encoder's range is [−4, 4], whatever the data
+MEASURED = "S4 Eq. (6), Δ measured"
 
 Law = Callable[[np.random.Generator, int], FloatArray]
 
@@ -57,44 +57,39 @@ def typical_excess(law: Law, rng: np.random.Generator) -> float:
     return float(np.median(found))
 
 
-def _claim(asked: Asked, *, published: bool) -> Claim:
-    return Claim(
+def _exact(
+    asked: Asked, factor: float, *, seed: int, source: str, pair: str, how: str = ""
+) -> AuditResult:
+    claim = Claim(
         asked.event(),
         unit="one user's report",
         neighbours="any two users",
         adversary="whoever sees the report",
-        proven=not published,
-        source="S4 Eq. (6), Δ measured" if published else "declared range, clipped",
+        proven=source != MEASURED,
+        source=source,
+    )
+    said = f"exact log density ratio, ε × {factor:.3g}{how}"
+    return audit_exact(
+        asked.epsilon * factor, claim, name="F", pair=pair, statistic=said, seed=seed
     )
 
 
 def published(law: Law, asked: Asked) -> AuditResult:
     """The farthest of the next users, and the sample's other end."""
-    seed = secrets.randbits(32) if asked.seed is None else asked.seed
+    seed = asked.some_seed()
     factor = typical_excess(law, np.random.default_rng(seed))
-    return audit_exact(
-        asked.epsilon * factor,
-        _claim(asked, published=True),
-        name="F",
-        pair=f"the farthest of {NEXT:,} next users, and the farthest of {TRAINING:,} samples",
-        statistic=f"exact log density ratio, ε × {factor:.3g} (median of {REPEATS} repeats)",
-        seed=seed,
-    )
+    pair = f"the farthest of {NEXT:,} next users, and the farthest of {TRAINING:,} samples"
+    how = f" (median of {REPEATS} repeats)"
+    return _exact(asked, factor, seed=seed, source=MEASURED, pair=pair, how=how)
 
 
 def repaired(law: Law, asked: Asked) -> AuditResult:
     """The same users, clipped to the declared range."""
-    seed = secrets.randbits(32) if asked.seed is None else asked.seed
+    seed = asked.some_seed()
     users = np.clip(law(np.random.default_rng(seed), NEXT), -DECLARED, DECLARED)
     factor = float(np.ptp(users)) / (2 * DECLARED)
-    return audit_exact(
-        asked.epsilon * factor,
-        _claim(asked, published=False),
-        name="F",
-        pair=f"the two farthest of {NEXT:,} users, clipped to [−{DECLARED:g}, {DECLARED:g}]",
-        statistic=f"exact log density ratio, ε × {factor:.3g}",
-        seed=seed,
-    )
+    pair = f"the two farthest of {NEXT:,} users, clipped to [−{DECLARED:g}, {DECLARED:g}]"
+    return _exact(asked, factor, seed=seed, source="declared range, clipped", pair=pair)
 
 
 def measured_bound_audits() -> tuple[Audit, ...]:

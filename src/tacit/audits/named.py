@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tacit.audits.asynchronous import asynchronous_audits
 from tacit.audits.cases import Audit
+from tacit.audits.cohort_sums import cohort_sum_audits
 from tacit.audits.door import door_audits
-from tacit.audits.federated import federated_audits
-from tacit.audits.hall import hall
-from tacit.audits.isolation import isolation_audits
-from tacit.audits.learners import learner_audits
+from tacit.audits.linear_learners import learner_audits
 from tacit.audits.local_encoders import local_encoder_audits
-from tacit.audits.mechanisms import mechanism_audits
+from tacit.audits.published_flaws import published_flaws
 from tacit.audits.raised_caps import raised_cap_audits
+from tacit.audits.single_releases import mechanism_audits
+from tacit.audits.task_isolation import task_isolation_audits
 
 
 def every_audit() -> tuple[Audit, ...]:
@@ -25,9 +25,9 @@ def every_audit() -> tuple[Audit, ...]:
         *door_audits(),
         *raised_cap_audits(),
         *learner_audits(),
-        *isolation_audits(),
+        *task_isolation_audits(),
         *asynchronous_audits(),
-        *federated_audits(),
+        *cohort_sum_audits(),
         *local_encoder_audits(),
-        *hall(),
+        *published_flaws(),
     )

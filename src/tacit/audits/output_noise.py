@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.audits.cases import TASK, Asked, Audit, Case
-from tacit.privacy.auditing import AuditResult, Claim, Side, above
+from tacit.audits.cases import Asked, Audit, Case, task_claim
+from tacit.privacy.auditing import AuditResult, Side, above
 
 DIM, CLIP = 5, 1.0
 CENTRES = (CLIP * np.eye(DIM)[0], -CLIP * np.eye(DIM)[0])
@@ -41,13 +41,11 @@ def _audit(asked: Asked, rate: float, *, published: bool) -> AuditResult:
 
     return asked.audit(
         draw,
-        Claim(
+        task_claim(
             asked.event(),
-            unit=TASK,
-            neighbours="replace",
-            adversary="the curator, who sees the perturbed model",
+            "S1 Proposition 4" if published else "2K over the scale 2K/ε",
             proven=not published,
-            source="S1 Proposition 4" if published else "2K over the scale 2K/ε",
+            adversary="the curator, who sees the perturbed model",
         ),
         events=above(0.0) if published else None,
         pair=f"a model K·e₁ (d = {DIM}, K = {CLIP:g}) becomes −K·e₁",

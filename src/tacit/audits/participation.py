@@ -17,6 +17,7 @@ nothing, and the amplified ε holds. Or fixed size, with the ε of the mixture a
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -24,12 +25,13 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
 from tacit.arrays import FloatArray
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
+from tacit.audits.cases import OTHER_TASKS, Asked, Audit, Case, task_claim
 from tacit.privacy.accounting import Approximate, poisson_epsilon, visible_epsilon
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
 
 TASKS, COHORT, CLIP, SIGMA = 100, 10, 1.0, 0.5
 RATE = COHORT / TASKS
+COUNTING = OTHER_TASKS + " and know who of them took part"
 AMPLIFIED, TRUE = 3.717, 5.998  # at δ = 10⁻³
 
 
@@ -48,20 +50,22 @@ def true_epsilon(delta: float) -> float:
     return visible_epsilon(delta, RATE, CLIP / SIGMA, 1)
 
 
-def best_threshold(delta: float, samples: int) -> float:
-    """The t at which the event shows most, by the known laws: fixed before anything is drawn.
+def best_threshold(mu: float, rate: float, delta: float, samples: int, *, visible: bool) -> float:
+    """The t at which {a release over σ exceeds t} shows most, fixed before anything is drawn.
 
-    ln((k/m·P(γ + σz > t) − δ)/(k/m·P(σz > t))), each side with two standard errors taken off.
+    By the known laws, N(μ·coin, 1) against N(0, 1), each side with two standard errors taken off;
+    where participation is visible, of the rounds that the target was drawn for.
     """
 
     def shown(t: float) -> float:
-        p, q = ndtr((CLIP - t) / SIGMA), ndtr(-t / SIGMA)
-        p -= 2 * np.sqrt(p / samples)
-        q += 2 * np.sqrt(q / samples)
-        return float(np.log(max(RATE * p - delta, 1e-300)) - np.log(RATE * q))
+        with_, without = float(ndtr(mu - t)), float(ndtr(-t))
+        p = with_ if visible else rate * with_ + (1 - rate) * without
+        p -= 2 * math.sqrt(p / samples)
+        q = without + 2 * math.sqrt(without / samples) + 3 / samples
+        scale = rate if visible else 1.0
+        return math.log(max(scale * p - delta, 1e-300)) - math.log(scale * q)
 
-    found = minimize_scalar(lambda t: -shown(t), bounds=(0.0, CLIP + 4 * SIGMA), method="bounded")
-    return float(found.x)
+    return float(minimize_scalar(lambda t: -shown(t), bounds=(0.0, mu + 4), method="bounded").x)
 
 
 def fixed_size_rounds(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
@@ -76,22 +80,17 @@ def poisson_rounds(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
 
 
 def _claim(epsilon: float, delta: float, *, proven: bool, source: str) -> Claim:
-    return Claim(
-        Approximate(epsilon, delta),
-        unit=TASK,
-        neighbours="zero-out",
-        adversary=OTHER_TASKS + " and know who of them took part",
-        proven=proven,
-        source=source,
-    )
+    event = Approximate(epsilon, delta)
+    return task_claim(event, source, proven=proven, neighbours="zero-out", adversary=COUNTING)
 
 
 def _audit(asked: Asked, claim: Claim, *, visible: bool) -> AuditResult:
     drawn = "the target took part, and " if visible else ""
+    most = best_threshold(CLIP / SIGMA, RATE, asked.delta, asked.samples, visible=True) * SIGMA
     return asked.audit(
         fixed_size_rounds if visible else poisson_rounds,
         claim,
-        events=above(best_threshold(asked.delta, asked.samples)) if visible else None,
+        events=above(most) if visible else None,
         stratum=RATE if visible else 1.0,
         pair="a task whose clipped update is γ becomes null; the other updates are known",
         statistic=f"{drawn}the noisy sum less the others' part, over γ (σ/γ = {SIGMA / CLIP:g})",

@@ -20,7 +20,6 @@ split over its rungs, and each rung is held to its own part.
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,9 +27,9 @@ from functools import partial
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
+from tacit.audits.cases import Asked, Audit, Case, task_claim
 from tacit.privacy.accounting import Approximate, gaussian_epsilon, gaussian_mu
-from tacit.privacy.auditing import AuditResult, Claim
+from tacit.privacy.auditing import AuditResult
 from tacit.rounding import rounded_down
 
 RAISES = 10
@@ -116,19 +115,12 @@ def _least_mean(values: FloatArray, mistake: float) -> float:
 def stopped(play: Play, printed: str, asked: Asked) -> AuditResult:
     """The analyst's game, against what was printed."""
     game = play(asked.epsilon, asked.delta)
-    seed = secrets.randbits(32) if asked.seed is None else asked.seed
+    seed = asked.some_seed()
     losses, epsilons = losses_at_stop(game, np.random.default_rng(seed), asked.samples)
     rise, least = least_excess(losses, epsilons, asked.delta, (1 - asked.confidence) / 2)
     return AuditResult(
         name="caps",
-        claim=Claim(
-            Approximate(asked.epsilon, asked.delta),
-            unit=TASK,
-            adversary=OTHER_TASKS,
-            proven=True,
-            source=printed,
-            read_at=asked.delta,
-        ),
+        claim=task_claim(Approximate(asked.epsilon, asked.delta), printed, read_at=asked.delta),
         pair="two tasks that every release tells apart by its μ",
         statistic="privacy loss at the stop, less the ε printed there; δ is at least "
         + rounded_down(least, 2),

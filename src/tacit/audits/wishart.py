@@ -17,14 +17,16 @@ probability up to 1 − exp(−2ε√(m−1)), and no noise scaled by K² alone 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
-from tacit.audits.mechanisms import release_audit, smallest_eigenvalue
-from tacit.privacy.auditing import AuditResult, Claim, Side, below
+from tacit.audits.cases import Asked, Audit, Case, task_claim
+from tacit.audits.single_releases import release_audit, smallest_eigenvalue
+from tacit.privacy.auditing import AuditResult, Side, below
+from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import GramGaussian, SymmetricGaussian, TwoSidedWishart
 
 DIM, TASKS, CLIP = 5, 10, 1.0
@@ -57,20 +59,8 @@ def _published(
         noise = wishart_noise(n, len(with_task), asked.epsilon, rng)
         return smallest_eigenvalue(noise + (centres[side] - with_task))
 
-    return asked.audit(
-        draw,
-        Claim(
-            asked.event(),
-            unit=TASK,
-            neighbours=neighbours,
-            adversary=OTHER_TASKS,
-            proven=False,
-            source=SOURCE,
-        ),
-        events=EVENT,
-        pair=pair,
-        statistic=STATISTIC,
-    )
+    claim = task_claim(asked.event(), SOURCE, proven=False, neighbours=neighbours)
+    return asked.audit(draw, claim, events=EVENT, pair=pair, statistic=STATISTIC)
 
 
 def published_covariance(asked: Asked) -> AuditResult:
@@ -92,39 +82,29 @@ def published_gram(asked: Asked) -> AuditResult:
 
 def wishart_audits() -> tuple[Audit, ...]:
     """A and A′."""
+
+    def published(name: str, run: Callable[[Asked], AuditResult]) -> Case:
+        return Case(f"{name}, as published", run, 0.1, samples=10_000, flawed=True)
+
+    def repaired(
+        name: str, by: type, neighbours: Neighbours, delta: float = 1e-5, samples: int = 10_000
+    ) -> Case:
+        run = partial(release_audit, by, neighbours)
+        return Case(f"{name}, repaired: {by.__name__}", run, 0.1, delta, samples)
+
     return (
         Audit(
             "A",
             "S1's Wishart noise on WWᵀ: a task that is absent can be proven absent",
             (
-                Case("A, as published", published_covariance, 0.1, samples=10_000, flawed=True),
-                Case(
-                    "A, repaired: SymmetricGaussian",
-                    partial(release_audit, SymmetricGaussian, "zero-out"),
-                    0.1,
-                    1e-5,
-                    10_000,
-                ),
-                Case(
-                    "A, repaired: TwoSidedWishart",
-                    partial(release_audit, TwoSidedWishart, "zero-out"),
-                    0.1,
-                    samples=20_000,
-                ),
+                published("A", published_covariance),
+                repaired("A", SymmetricGaussian, "zero-out"),
+                repaired("A", TwoSidedWishart, "zero-out", 0.0, 20_000),
             ),
         ),
         Audit(
             "A-gram",
             "S1's Wishart noise on WᵀW: one task is in a whole row and column",
-            (
-                Case("A′, as published", published_gram, 0.1, samples=10_000, flawed=True),
-                Case(
-                    "A′, repaired: GramGaussian",
-                    partial(release_audit, GramGaussian, "replace"),
-                    0.1,
-                    1e-5,
-                    10_000,
-                ),
-            ),
+            (published("A′", published_gram), repaired("A′", GramGaussian, "replace")),
         ),
     )

@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.arrays import FloatArray
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
-from tacit.audits.isolation import exact, gaussian_claim, moved
+from tacit.audits.cases import OTHER_TASKS, Asked, Audit, Case, task_claim
+from tacit.audits.task_isolation import exact, moved, told_apart
 from tacit.neural import mixing
 from tacit.neural.coins import Coins
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
-from tacit.privacy.accounting import gaussian_mu
-from tacit.privacy.auditing import AuditResult, Claim, Side, above
+from tacit.privacy.accounting import Gaussian, gaussian_mu
+from tacit.privacy.auditing import AuditResult, Side
 from tacit.privacy.mechanisms.grid import grid
 
 if TYPE_CHECKING:
@@ -102,25 +102,17 @@ def one_row_more(order: Batches, flawed: bool, asked: Asked) -> AuditResult:
     updates = [trained(order, side) for side in (0, 1)]
     multiplier = 2 / gaussian_mu(asked.epsilon, asked.delta)
     mechanism = CohortSum(1.0, multiplier, Everyone(), CLIENTS)
-    centres = [mechanism.counts(each) * grid(mechanism.sigma) for each in updates]
-    middle, apart = (centres[0] + centres[1]) / 2, centres[0] - centres[1]
-
-    def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
-        released = np.stack([mechanism.release(updates[side], rng)[0] for _ in range(n)])
-        return np.asarray(np.round((released - middle) @ apart, 9))
-
-    return asked.audit(
-        draw,
-        Claim(
-            asked.event(),
-            unit=TASK,
-            adversary=OTHER_TASKS + " and know their own coins",
-            proven=not flawed,
-            source="certified, and false" if flawed else "FederatedMTL",
-        ),
-        events=above(0.0),
+    step = grid(mechanism.sigma)
+    centres = [np.asarray(mechanism.counts(each) * step, np.float64) for each in updates]
+    source = "certified, and false" if flawed else "FederatedMTL"
+    knowing = OTHER_TASKS + " and know their own coins"
+    return told_apart(
+        asked,
+        lambda side, rng: mechanism.release(updates[side], rng)[0],
+        centres,
+        task_claim(asked.event(), source, proven=not flawed, adversary=knowing),
         pair=f"the last of {CLIENTS} clients with two opposite rows has two, or three",
-        statistic="the sum of all updates, on the difference of what it is without noise",
+        what="updates",
     )
 
 
@@ -232,11 +224,12 @@ def moved_by(subject: Subject, one: Rows, other: Rows, rounds: int) -> float:
 def attacked(subject: Subject, asked: Asked) -> AuditResult:
     """The worst attack on a run, at its worst round."""
     mu, attack = worst_of(subject)
-    claim = gaussian_claim(2 / subject.multiplier, asked, "FederatedMTL.guarantee_", proven=True)
+    event = Gaussian(2 / subject.multiplier)
+    claim = task_claim(event, "FederatedMTL.guarantee_", read_at=asked.delta)
     return exact(mu, claim, attack)
 
 
-def isolated_round_audits() -> tuple[Audit, ...]:
+def round_isolation_audits() -> tuple[Audit, ...]:
     """What was seen, what holds now, and the attack on every kind of run."""
 
     def seen(name: str, order: Batches, *, flawed: bool = False) -> Case:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
+from tacit.audits.cases import Asked, Audit, Case, task_claim
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Region, Side, above, below
@@ -242,13 +242,11 @@ def _own_claim(mechanism: NoisyStatistic[Any], neighbours: Neighbours, asked: As
     event = mechanism.event(neighbours)
     if not isinstance(event, Gaussian | Pure | Approximate):
         raise InvalidInput(f"{event} is no claim about a single release")
-    return Claim(
+    return task_claim(
         event,
-        unit=TASK,
-        neighbours=neighbours,
-        adversary=OTHER_TASKS,
+        f"{type(mechanism).__name__}.event",
         proven=mechanism.noise.proven,
-        source=f"{type(mechanism).__name__}.event",
+        neighbours=neighbours,
         read_at=asked.delta or 1e-5,
     )
 

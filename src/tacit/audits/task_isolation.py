@@ -17,7 +17,7 @@ which depends on a neighbour would be seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
+from tacit.audits.cases import Asked, Audit, Case, task_claim
+from tacit.audits.replays import Recorder
 from tacit.engine import Facts, Step
 from tacit.estimator import Home
 from tacit.learners.averaged_model import AveragedModel
@@ -40,7 +41,7 @@ from tacit.linear.single_task_fits import best_alone
 from tacit.privacy.accounting import Gaussian, gaussian_epsilon, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
 from tacit.privacy.budget import Budget
-from tacit.privacy.ledger import Key, Ledger, Mechanism, Release, new_run
+from tacit.privacy.ledger import new_run
 from tacit.privacy.mechanisms import GaussianSum, SymmetricGaussian
 from tacit.privacy.noise import RESOLUTION
 
@@ -106,7 +107,7 @@ class Subject:
         """As it is listed."""
         return f"isolation, {self.learner.__name__}, {self.loss}{self.how}"
 
-    def fitted(self, last: Rows, budget: Budget, ledger: Watched, run: str) -> None:
+    def fitted(self, last: Rows, budget: Budget, ledger: Recorder, run: str) -> None:
         """A fit of SMALL tasks, the last one as given; the same run again is a replay."""
         tasks = [no_effect()] * (SMALL - 4) + [_ordinary(n) for n in (3, 5, 9)] + [last]
         y = np.concatenate([y for _, y in tasks])
@@ -142,26 +143,6 @@ SUBJECTS = tuple(
 # --- sums before the noise -----------------------------------------------------------------------
 
 
-class Watched(Ledger):
-    """An in-memory ledger that notes what went into each release. For audits only."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.sent: list[tuple[Any, FloatArray]] = []
-
-    def release(
-        self,
-        mechanism: Mechanism,
-        contributions: Any,
-        *,
-        key: Key,
-        rng: np.random.Generator | None = None,
-    ) -> Release:
-        """As Ledger.release, and noted."""
-        self.sent.append((mechanism, np.array(contributions)))
-        return super().release(mechanism, contributions, key=key, rng=rng)
-
-
 def moved(mechanism: Any, before: Any, after: Any) -> float:
     """μ of a release whose contributions were exchanged: ‖change of the integer sum‖/2^26.
 
@@ -177,13 +158,13 @@ def moved(mechanism: Any, before: Any, after: Any) -> float:
 def worst_of(subject: Subject, budget: Budget) -> tuple[float, float, str]:
     """Over all steps of a fit and all attacks: how far the sum moved and what was claimed, as μ,
     where their ratio is largest; and which attack that was."""
-    ledger, run = Watched(), new_run()
+    ledger, run = Recorder(), new_run()
     subject.fitted(no_effect(), budget, ledger, run)
-    steps, found = ledger.sent, (0.0, 1.0, "none")
+    steps, found = ledger.noted, (0.0, 1.0, "none")
     for name, last in ATTACKS.items():
-        ledger.sent = []
+        ledger.noted = []
         subject.fitted(last(), budget, ledger, run)
-        for (mechanism, before), (_, after) in zip(steps, ledger.sent, strict=True):
+        for (mechanism, before, _), (_, after, _) in zip(steps, ledger.noted, strict=True):
             mu = moved(mechanism, before, after)
             claimed = mechanism.event(budget.neighbours).mu
             found = max(found, (mu, claimed, name), key=lambda one: one[0] / one[1])
@@ -193,20 +174,9 @@ def worst_of(subject: Subject, budget: Budget) -> tuple[float, float, str]:
 def attacked(subject: Subject, asked: Asked) -> AuditResult:
     """The worst attack on a learner, at its worst release."""
     mu, claimed, attack = worst_of(subject, Budget(asked.epsilon, asked.delta))
-    claim = gaussian_claim(claimed, asked, f"{subject.learner.__name__}.guarantee_", proven=True)
+    source = f"{subject.learner.__name__}.guarantee_"
+    claim = task_claim(Gaussian(claimed), source, read_at=asked.delta)
     return exact(mu, claim, attack)
-
-
-def gaussian_claim(mu: float, asked: Asked, source: str, *, proven: bool) -> Claim:
-    """μ-Gaussian DP for a whole task."""
-    return Claim(
-        Gaussian(mu),
-        unit=TASK,
-        adversary=OTHER_TASKS,
-        proven=proven,
-        source=source,
-        read_at=asked.delta,
-    )
 
 
 def exact(mu: float, claim: Claim, attack: str) -> AuditResult:
@@ -272,26 +242,35 @@ def one_row_more(sent: Callable[[Problems], FloatArray], flawed: bool, asked: As
     """Releases of the sum of all directions; the adversary knows both sums."""
     rows = [sent(block(side)) for side in (0, 1)]
     mechanism = GaussianSum.for_mu(1.0, gaussian_mu(asked.epsilon, asked.delta), "replace")
-    centres = [each.sum(axis=0) for each in rows]
+    source = "certified, and false" if flawed else "MeanRegularized"
+    return told_apart(
+        asked,
+        lambda side, rng: mechanism.release(rows[side], rng),
+        [each.sum(axis=0) for each in rows],
+        task_claim(asked.event(), source, proven=not flawed),
+        pair=f"the first of {TASKS} tasks without an effect has four rows, or five",
+        what="directions",
+    )
+
+
+def told_apart(
+    asked: Asked,
+    release: Callable[[Side, np.random.Generator], FloatArray],
+    centres: Sequence[FloatArray],
+    claim: Claim,
+    *,
+    pair: str,
+    what: str,
+) -> AuditResult:
+    """Releases of a sum by an adversary who knows both sums without noise, the centres."""
     middle, apart = (centres[0] + centres[1]) / 2, centres[0] - centres[1]
 
     def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
-        released = np.stack([mechanism.release(rows[side], rng) for _ in range(n)])
+        released = np.stack([release(side, rng) for _ in range(n)])
         return np.asarray(np.round((released - middle) @ apart, 9))
 
-    return asked.audit(
-        draw,
-        Claim(
-            asked.event(),
-            unit=TASK,
-            adversary=OTHER_TASKS,
-            proven=not flawed,
-            source="certified, and false" if flawed else "MeanRegularized",
-        ),
-        events=above(0.0),
-        pair=f"the first of {TASKS} tasks without an effect has four rows, or five",
-        statistic="the sum of all directions, on the difference of what it is without noise",
-    )
+    said = f"the sum of all {what}, on the difference of what it is without noise"
+    return asked.audit(draw, claim, events=above(0.0), pair=pair, statistic=said)
 
 
 # --- a start that sees everybody -----------------------------------------------------------------
@@ -309,13 +288,12 @@ def a_pooled_start(asked: Asked) -> AuditResult:
     X = np.vstack([np.eye(4)] * (SMALL - 1) + [np.tile(np.eye(4), (100, 1))])
     offsets = np.append(np.arange(0, 4 * SMALL, 4), len(X))
     rows = [pooled(Problems(X, X[:, side], offsets), Squared()) for side in (0, 1)]
-    claim = gaussian_claim(
-        mechanism.event("replace").mu, asked, "certified, and false", proven=False
-    )
+    event = mechanism.event("replace")
+    claim = task_claim(event, "certified, and false", proven=False, read_at=asked.delta)
     return exact(moved(mechanism, *rows), claim, "y = x₁ or x₂, 400 rows")
 
 
-def isolation_audits() -> tuple[Audit, ...]:
+def task_isolation_audits() -> tuple[Audit, ...]:
     """What was seen, what holds now, and the attack on every private learner."""
     seen = (
         Case(

@@ -29,12 +29,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import ndtr
 
 from tacit.arrays import FloatArray
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Audit, Case
-from tacit.audits.isolated_rounds import isolated_round_audits
+from tacit.audits.cases import Asked, Audit, Case, task_claim
+from tacit.audits.participation import COUNTING, best_threshold
+from tacit.audits.round_isolation import round_isolation_audits
 from tacit.neural import mixing
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.privacy.accounting import Approximate, Event, Gaussian, epsilon
@@ -136,20 +135,6 @@ def _seen(
     return (weights[0] * update + weights[1] * bit) / math.hypot(*weights)
 
 
-def best_threshold(mu: float, rate: float, delta: float, samples: int, *, visible: bool) -> float:
-    """The t at which the event shows most, by the known laws: fixed before anything is drawn."""
-
-    def shown(t: float) -> float:
-        with_, without = float(ndtr(mu - t)), float(ndtr(-t))
-        p = with_ if visible else rate * with_ + (1 - rate) * without
-        p -= 2 * math.sqrt(p / samples)
-        q = without + 2 * math.sqrt(without / samples) + 3 / samples
-        scale = rate if visible else 1.0
-        return math.log(max(scale * p - delta, 1e-300)) - math.log(scale * q)
-
-    return float(minimize_scalar(lambda t: -shown(t), bounds=(0.0, mu + 4), method="bounded").x)
-
-
 # --- the claims ----------------------------------------------------------------------------------
 
 
@@ -194,14 +179,8 @@ def relation_audit(subject: Subject, asked: Asked, *, flawed: bool = False) -> A
 
 
 def _claim(event: Approximate | Gaussian, subject: Subject, *, flawed: bool) -> Claim:
-    return Claim(
-        event,
-        unit=TASK,
-        neighbours="zero-out",
-        adversary=OTHER_TASKS + " and know who of them took part",
-        proven=not flawed,
-        source=" and ".join(dict.fromkeys(type(each).__name__ for each in subject.claimed)),
-    )
+    source = " and ".join(dict.fromkeys(type(each).__name__ for each in subject.claimed))
+    return task_claim(event, source, proven=not flawed, neighbours="zero-out", adversary=COUNTING)
 
 
 # --- the cases -----------------------------------------------------------------------------------
@@ -224,7 +203,7 @@ RELATED = Subject(Everyone(), 2.0, (_event(Everyone(), 2.0),), OMEGA)
 UNCOVERED = Subject(Everyone(), 2.0, (_event(Everyone(), 2.0),), OMEGA, covered=False)
 
 
-def federated_audits() -> tuple[Audit, ...]:
+def cohort_sum_audits() -> tuple[Audit, ...]:
     """CohortSum as it is, three mistakes, and attacks on runs; none without PyTorch."""
     if find_spec("torch") is None:
         return ()
@@ -256,4 +235,4 @@ def federated_audits() -> tuple[Audit, ...]:
         related("relation with the noise of one mean", UNCOVERED, flawed=True),
     )
     about = "rounds of federated learning, sampled or not, against the sampler's own event"
-    return (Audit("CohortSum", about, cases), *isolated_round_audits())
+    return (Audit("CohortSum", about, cases), *round_isolation_audits())

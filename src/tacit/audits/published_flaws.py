@@ -11,7 +11,7 @@ from tacit.audits.participation import participation_audits
 from tacit.audits.wishart import wishart_audits
 
 
-def hall() -> tuple[Audit, ...]:
+def published_flaws() -> tuple[Audit, ...]:
     """A, A′, C, D, E, F and G."""
     return (
         *wishart_audits(),
