@@ -12,7 +12,8 @@ from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 from tacit.errors import UnknownTask
 from tacit.estimator import Home
-from tacit.learners import mean_regularized as module
+from tacit.learners.mean_regularized.curator import MOST_ROUNDS, public_rounds
+from tacit.learners.mean_regularized.participant import directions, scale_votes, step_votes
 from tacit.linear.batched import Problems, shared_mean, solve_path
 from tacit.linear.losses import Logistic, Squared
 from tacit.linear.model_averaging import default_penalty
@@ -94,10 +95,10 @@ def test_one_task_stays_by_itself() -> None:
 
 
 def test_a_small_budget_releases_only_the_vote_and_a_large_one_more_rounds() -> None:
-    assert module.public_rounds(0.06, 139, 28) == 0
-    assert module.public_rounds(0.4, 139, 28) == 1
-    assert module.public_rounds(2.5, 139, 28) > 1
-    assert module.public_rounds(100.0, 10**5, 5) == module.MOST_ROUNDS
+    assert public_rounds(0.06, 139, 28) == 0
+    assert public_rounds(0.4, 139, 28) == 1
+    assert public_rounds(2.5, 139, 28) > 1
+    assert public_rounds(100.0, 10**5, 5) == MOST_ROUNDS
 
 
 def test_the_plan_depends_on_public_numbers_alone() -> None:
@@ -118,7 +119,7 @@ def test_the_step_votes_point_to_the_best_step(loss: Any) -> None:
     mean = np.zeros(5)
     along = shared_mean(problems, 3.0, loss=loss)
     along /= np.linalg.norm(along)
-    votes = module.step_votes(problems, loss, mean, along, 0.5)
+    votes = step_votes(problems, loss, mean, along, 0.5)
     np.testing.assert_allclose(np.linalg.norm(votes, axis=1), 1)
 
     def held_out(a: float) -> float:
@@ -140,9 +141,9 @@ def test_contributions_have_norm_at_most_one() -> None:
     sizes = np.bincount(data.task)
     problems = Problems(X, data.y, np.concatenate([[0], np.cumsum(sizes)]))
     home = Home(problems, Squared(), np.zeros(3, dtype=bool), False)
-    rows = module.scale_votes(home)
+    rows = scale_votes(home)
     assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12
-    rows = module.directions(problems, Squared(), np.zeros(4), None)
+    rows = directions(problems, Squared(), np.zeros(4), None)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
 
 
