@@ -140,7 +140,7 @@ def test_two_recipients_hold_the_same_certificate_and_seals_of_their_own(
         description = {"learner": "MeanRegularized", "labels": [task], "schema": SCHEMA}
         arrays = {"models": np.full((1, 2), float(i)), "shared.mean": np.ones(2)}
         where = tmp_path / task
-        handed.append(write_folder(where, description, arrays, found, signer, task=task))
+        handed.append(write_folder(where, description, arrays, found, signer, tasks=[task]))
     first, second = ((where / folder.CERTIFICATE).read_bytes() for where in handed)
     assert first == second == (model / folder.CERTIFICATE).read_bytes()
     assert len({checked(where, signer.fingerprint).digest for where in handed}) == 1

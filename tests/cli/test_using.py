@@ -411,6 +411,61 @@ def test_verifying_writes_nothing(fitted: Desk, command: Command) -> None:
     assert {p: p.stat().st_mtime_ns for p in fitted.path.rglob("*") if p.is_file()} == before
 
 
+def test_verify_says_what_is_promised_to_whom(fitted: Desk, command: Command) -> None:
+    model, out = fitted.path / "model", fitted.path / "h"
+    command("hand-out", model, "--task", "s03", "--out", out)
+    says = json.loads((model / "certificate.json").read_text())["says"]
+    for where, tasks in ((model, None), (out, ["s03"])):
+        told = json.loads(command("verify", where, "--json").out)
+        assert (told["says"], told["proven"], told["tasks"]) == (says, True, tasks)
+        assert told["since"] is None
+        text = command("verify", where).out
+        assert says in text
+        assert ("for           's03' and nobody else" in text) == (tasks is not None)
+
+
+def test_what_is_not_proven_has_a_verdict_of_its_own(desk: Desk, command: Command) -> None:
+    command(*desk.fit(noise="simulated", seed=1))
+    out = desk.path / "h"
+    command("hand-out", desk.path / "model", "--task", "s03", "--out", out, "--unproven")
+    for where in (desk.path / "model", out):
+        key = fingerprint(command, where)
+        for given in ((), ("--key", key)):
+            told = json.loads(command("verify", where, *given, "--json").out)
+            assert told["verdict"].startswith("consistent, NOT PROVEN")
+            assert not told["proven"]
+            assert told["says"].startswith("NOT PROVEN: simulated noise")
+
+
+def test_runs_recorded_since_are_said_to_both_sides(fitted: Desk, command: Command) -> None:
+    out, asked = fitted.path / "h", ("--task", "s03", "--out", fitted.path / "h")
+    assert command(*fitted.fit("second", epsilon=2)).code == 0
+    handed = json.loads(command("hand-out", fitted.path / "model", *asked, "--json").out)
+    for where in (fitted.path / "model", out):
+        told = json.loads(command("verify", where, "--json").out)
+        assert told["since"] == handed["since"]
+        assert (told["since"]["runs"], told["since"]["doubts"]) == (2, [])
+        assert told["since"]["epsilon"] == pytest.approx(3.0, abs=1e-6)
+        assert "2 runs in all" in command("verify", where).out
+    newest = json.loads(command("verify", fitted.path / "second", "--json").out)
+    assert newest["since"] is None
+    edit(out / "seal.json", since=None)
+    assert command("verify", out).code == 1
+
+
+def test_a_doubtful_run_since_makes_an_earlier_certificate_doubtful(
+    fitted: Desk, command: Command
+) -> None:
+    model, out = fitted.path / "model", fitted.path / "h"
+    assert command(*fitted.fit("second", noise="simulated", seed=1)).code == 0
+    told = json.loads(command("verify", model, "--json").out)
+    assert (told["proven"], "NOT PROVEN" in told["verdict"]) == (False, True)
+    refused = command("hand-out", model, "--task", "s03", "--out", out)
+    assert (refused.code, "simulated" in refused.err, out.exists()) == (2, True, False)
+    assert command("hand-out", model, "--task", "s03", "--out", out, "--unproven").code == 0
+    assert not json.loads(command("verify", out, "--json").out)["proven"]
+
+
 def test_a_later_fit_on_the_ledger_does_not_spoil_an_earlier_certificate(
     fitted: Desk, command: Command
 ) -> None:

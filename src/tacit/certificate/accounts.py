@@ -64,6 +64,12 @@ def parts_of(state: Spending, dataset: str, run: str) -> list[str]:
     ]
 
 
+def charged_by(state: Spending, dataset: str, run: str) -> list[str]:
+    """The tasks that a run, or the runs of its nodes, were declared for."""
+    parts = [state.runs[name] for name in parts_of(state, dataset, run)]
+    return list(dict.fromkeys(task for part in parts for task in part.tasks))
+
+
 def folded(entries: Sequence[Entry]) -> Spending:
     """The state of a ledger after these entries."""
     state = Spending()

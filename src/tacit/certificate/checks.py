@@ -37,6 +37,7 @@ CANNOT = (
     "that the data were what they are said to be, and each unit in one task only",
     "that contributions were clipped and noise was drawn as the steps say",
     "that nothing was released beside this ledger",
+    "that these are all the runs that the ledger recorded",
 )
 """What no certificate can show."""
 
@@ -51,6 +52,15 @@ class Finding:
     expected: str | None = None  # the fingerprint that was given
     older: bool = False  # of a format that binds nothing
     verified: tuple[str, ...] = field(default=())
+    says: str | None = None  # the certificate's first line
+    claimed: bool = False  # the certificate says proven
+    tasks: tuple[Any, ...] | None = None  # whom the seal says it is for; None: not said
+    since: Mapping[str, Any] | None = None  # the total later, where it is known to be higher
+
+    @property
+    def proven(self) -> bool:
+        """Nothing disagrees, and neither the certificate nor what is known since has a doubt."""
+        return self.ok and self.claimed and not (self.since and self.since["doubts"])
 
     @property
     def verdict(self) -> str:
@@ -59,11 +69,12 @@ class Finding:
             return "of an older format, which cannot be verified: fit again to have it certified"
         if self.problems:
             return "NOT sound"
+        consistent = "consistent" if self.proven else "consistent, NOT PROVEN"
         if self.fingerprint is None:
-            return "consistent, but unsigned: origin unknown, and anybody may have written it"
+            return f"{consistent}, but unsigned: origin unknown, and anybody may have written it"
         if self.expected is None:
-            return f"consistent, origin unknown: signed by {self.fingerprint}"
-        return f"sound: signed by {self.fingerprint}"
+            return f"{consistent}, origin unknown: signed by {self.fingerprint}"
+        return f"{'sound' if self.proven else consistent}: signed by {self.fingerprint}"
 
     @property
     def ok(self) -> bool:
@@ -81,12 +92,24 @@ def checked(directory: Path, expected: str | None = None) -> Finding:
         wrong = documents.broken_seals(directory, certificate)
         wrong += _origin_problems(signer, expected)
         wrong += [*contents_problems(directory, certificate), *certificate_problems(certificate)]
+        sealed = documents.read(directory / folder.SEAL)
+        wrong += seal_problems(sealed, certificate)
     except TacitError as error:
         return Finding((str(error),), expected=expected)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         return Finding((f"{folder.CERTIFICATE} is malformed: {error!r}",), expected=expected)
     digest = documents.digest(certificate)
-    return Finding(tuple(wrong), signer, digest, expected, verified=_verified(signer))
+    return Finding(
+        tuple(wrong),
+        signer,
+        digest,
+        expected,
+        verified=_verified(signer),
+        says=certificate["says"],
+        claimed=certificate["guarantee"]["proven"] is True,
+        tasks=tuple(sealed["tasks"]) if "tasks" in sealed else None,
+        since=sealed.get("since"),
+    )
 
 
 def _origin_problems(signer: str | None, expected: str | None) -> Iterator[str]:
@@ -211,6 +234,25 @@ def _other_steps(certificate: Mapping[str, Any], guarantee: Guarantee) -> Iterat
 
 
 # --- the files beside it -------------------------------------------------------------------------
+
+
+SINCE = {"entry": int, "runs": int, "epsilon": float, "delta": float, "doubts": list}
+"""What a seal says of the total at the time of a hand-out, where the certificate says less."""
+
+
+def seal_problems(sealed: Mapping[str, Any], certificate: Mapping[str, Any]) -> Iterator[str]:
+    """What a seal says beside the digests: whom its folder is for, and the total since."""
+    for name in sorted(sealed.keys() - documents.OF_A_SEAL - {"tasks", "since"}):
+        yield f"{folder.SEAL} holds {name!r}, which no seal has"
+    if not isinstance(sealed.get("tasks", []), list):
+        yield f"{folder.SEAL} does not name its tasks"
+    since = sealed.get("since")
+    if since is None:
+        return
+    if {name: type(value) for name, value in since.items()} != SINCE:
+        yield f"{folder.SEAL} does not say what was recorded since"
+    elif not all(math.inf > since[n] >= certificate["guarantee"][n] for n in ("epsilon", "delta")):
+        yield f"{folder.SEAL} says a total below the certificate's"
 
 
 def contents_problems(directory: Path, certificate: Mapping[str, Any]) -> Iterator[str]:

@@ -129,6 +129,13 @@ def seal(directory: Path, signer: Signer | None, **about: Any) -> Document:
     return made
 
 
+def seal_again(directory: Path, signer: Signer | None, **more: Any) -> Document:
+    """Seals a folder as it is now, for whom it was sealed before. Look at that seal first."""
+    sealed = read(directory / folder.SEAL)
+    about = {name: sealed[name] for name in sealed.keys() - OF_A_SEAL}
+    return seal(directory, signer, **(about | more))
+
+
 def broken_seals(
     directory: Path, certificate: Mapping[str, Any], but: str | None = None
 ) -> list[str]:

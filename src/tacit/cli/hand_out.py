@@ -30,9 +30,11 @@ def hand_out(
     a folder whose certificate and ledger disagree (exit status 1), and one that is not proven.
     """
     from tacit import folder
-    from tacit.certificate import digest
+    from tacit.certificate import digest, require_proven
+    from tacit.certificate.documents import seal_again
     from tacit.cli.keys import same_key
     from tacit.cli.loading import label_named, load_model
+    from tacit.cli.since import recorded_since, with_doubts
     from tacit.cli.verify import require_agreement
     from tacit.errors import InvalidInput
 
@@ -48,7 +50,11 @@ def hand_out(
             "handed out; fit again"
         )
     key = same_key(directory, certificate, signing_key)
+    since = recorded_since(directory, certificate) if (directory / folder.RUN).exists() else None
+    require_proven(with_doubts(model.guarantee_, since), unproven)
     model.export(label, out, unproven=unproven, signing_key=key)
+    if since is not None:
+        seal_again(out, key, since=since)
     names = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
     found = {
         "out": str(out),
@@ -56,15 +62,19 @@ def hand_out(
         "files": [str(out / name) for name in names],
         "fingerprint": certificate.get("signature", {}).get("fingerprint"),
         "digest": digest(certificate),
+        "since": since,
     }
     say(found, "\n".join(_lines(found, label, out)), as_json=as_json)
 
 
 def _lines(found: dict[str, Any], label: Any, out: Path) -> list[str]:
+    from tacit.cli.verify import since_lines
+
     key = found["fingerprint"] or "none: unsigned, so its origin cannot be shown"
     return [
         f"Written: {out}, for task {label!r} and nobody else",
         f"Signed by key      {key}",
         f"Certificate digest {found['digest']}, the same for all tasks",
+        *(line.strip() for line in since_lines(found["since"])),
         "Tell the fingerprint on another way: tacit verify --key FINGERPRINT",
     ]

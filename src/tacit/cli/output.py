@@ -28,6 +28,15 @@ def examples(*lines: str) -> str:
     return "\n\n".join(("Examples:", *lines))
 
 
+def one_line(text: str) -> str:
+    """The text as a terminal may show it: what others wrote moves no cursor and starts no line.
+
+    >>> print(one_line("sound\\x1b[2K\\r"))
+    sound\\x1b[2K\\r
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def say(found: Mapping[str, Any], lines: str, *, as_json: bool) -> None:
     """The object, or the text for people."""
     print(json.dumps(found, ensure_ascii=False, allow_nan=False) if as_json else lines)

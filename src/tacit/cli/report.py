@@ -66,10 +66,8 @@ def _sealed_again(directory: Path, signing_key: Path | None, as_json: bool) -> I
     except InvalidInput as error:
         raise InvalidInput(f"{error}, or write the pages elsewhere with --out") from None
     require_agreement(directory, certificate, as_json=as_json, but=folder.PUBLIC_PAGE)
-    sealed = documents.read(directory / folder.SEAL)
     yield
-    about = {name: sealed[name] for name in sealed.keys() - documents.OF_A_SEAL}
-    documents.seal(directory, key, **about)
+    documents.seal_again(directory, key)
 
 
 def _require_older(directory: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.output import AsJson, Folder, examples, say, stop, warn
+from tacit.cli.output import AsJson, Folder, examples, one_line, say, stop, warn
 
 if TYPE_CHECKING:
     from tacit.certificate import Finding
@@ -47,12 +47,16 @@ def verify(
         "verdict": found.verdict,
         "kind": kind,
         "problems": list(found.problems),
+        "says": found.says if found.ok else None,
+        "proven": found.proven,
+        "tasks": None if found.tasks is None else list(found.tasks),
+        "since": found.since if found.ok else None,
         "fingerprint": found.fingerprint,
         "digest": found.digest,
         "verified": list(found.verified) if found.ok else [],
         "not_verifiable": list(CANNOT),
     }
-    say(told, "\n".join(_lines(directory, kind, found)), as_json=as_json)
+    say(told, "\n".join(map(one_line, _lines(directory, kind, found))), as_json=as_json)
     if not found.ok:
         raise typer.Exit(1)
 
@@ -63,11 +67,25 @@ def _lines(directory: Path, kind: str, found: Finding) -> Iterator[str]:
     yield f"{directory}, {kind}: {found.verdict}"
     yield from (f"  {line}" for line in found.problems)
     if found.ok:
+        yield f"  promised      {found.says}"
+        yield from since_lines(found.since)
+        if found.tasks:
+            yield f"  for           {', '.join(map(repr, found.tasks))} and nobody else"
         yield f"  certificate digest {found.digest}"
         yield from (f"  verified      {line}" for line in found.verified)
         yield from (f"  cannot verify {line}" for line in CANNOT)
         if found.expected is None and found.fingerprint is not None:
             yield "  cannot verify whose key it is: --key with a fingerprint from elsewhere does"
+
+
+def since_lines(since: Mapping[str, Any] | None) -> Iterator[str]:
+    from tacit.cli.inventory import pair_text
+
+    if since is None:
+        return
+    pair = pair_text(since["epsilon"], since["delta"])
+    doubts = f", NOT PROVEN: {'; '.join(map(str, since['doubts']))}" if since["doubts"] else ""
+    yield f"  since then    {since['runs']} runs in all by ledger entry {since['entry']}: {pair}{doubts}"
 
 
 def judged(directory: Path, expected: str | None = None) -> tuple[str, Finding]:
@@ -77,6 +95,7 @@ def judged(directory: Path, expected: str | None = None) -> tuple[str, Finding]:
     from tacit import folder
     from tacit.certificate import Finding, checked
     from tacit.cli.loading import restored
+    from tacit.cli.since import recorded_since
     from tacit.errors import TacitError
 
     try:
@@ -93,6 +112,8 @@ def judged(directory: Path, expected: str | None = None) -> tuple[str, Finding]:
     if (directory / folder.RUN).exists():
         kind = "trusted side"
         wrong += disagreements(directory, certificate)
+        if not wrong:
+            found = replace(found, since=recorded_since(directory, certificate))
     else:
         kind = {0: "public part", 1: "hand-out"}.get(n_models, "models of several tasks")
         wrong += _handed_out_problems(directory, n_models)
@@ -199,10 +220,8 @@ def _other_ledger(state: Any, certificate: dict[str, Any], identity: str) -> Ite
 
 def _other_accounts(state: Any, certificate: dict[str, Any], entries: list[Any]) -> Iterator[str]:
     """The public steps are the ledger's, run by run."""
-    from tacit.certificate.accounts import folded, public_accounts
+    from tacit.certificate.accounts import charged_by, folded, public_accounts
 
-    declared = folded(entries).runs
-    mine = [r for name, r in declared.items() if f"{name}, ".startswith(f"{state.run}, ")]
-    tasks = list(dict.fromkeys(task for run in mine for task in run.tasks))
+    tasks = charged_by(folded(entries), state.dataset, state.run)
     if public_accounts(entries, state.dataset, tasks, state.run) != certificate["accounts"]:
         yield "the certificate's steps are not those that the ledger recorded"

@@ -1,0 +1,53 @@
+"""What was recorded for a certificate's tasks after it was made.
+
+A certificate is made once, so that all recipients hold the same; it states the total at its anchor
+in the ledger. Who runs again on the same tasks raises the total of everybody who was told less. So
+the trusted side is told what it is now, and a hand-out's seal says it to its recipient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tacit.certificate.accounts import charged_by, folded, parts_of
+from tacit.folder import RunState
+from tacit.privacy.account import Statement
+from tacit.privacy.budget import Guarantee
+from tacit.privacy.ledger import Ledger
+
+Since = dict[str, Any]
+
+
+def recorded_since(directory: Path, certificate: Mapping[str, Any]) -> Since | None:
+    """The total now of the tasks of a trusted folder's run; None where the certificate says it."""
+    state = RunState.read(directory)
+    with Ledger(state.ledger_path(directory), dataset=state.dataset, read_only=True) as ledger:
+        entries = ledger.entries()
+    spending = folded(entries)
+    tasks = charged_by(spending, state.dataset, state.run)
+    runs = parts_of(spending, state.dataset, state.run)
+    total = spending.statement(state.dataset, tasks, runs)
+    if not _more(certificate["guarantee"], total):
+        return None
+    return {
+        "entry": len(entries),
+        "runs": total.runs,
+        "epsilon": total.epsilon,
+        "delta": total.delta,
+        "doubts": list(total.doubts),
+    }
+
+
+def _more(said: Mapping[str, Any], total: Statement) -> bool:
+    higher = total.epsilon > float(said["epsilon"]) or total.delta > float(said["delta"])
+    return higher or total.runs > said["runs"] or bool(said["proven"] and total.doubts)
+
+
+def with_doubts(guarantee: Guarantee, since: Since | None) -> Guarantee:
+    """The guarantee, not proven where a later run on the same tasks is doubtful."""
+    if since is None or not since["doubts"]:
+        return guarantee
+    return replace(guarantee, proven=False, reason="; ".join(since["doubts"]))
