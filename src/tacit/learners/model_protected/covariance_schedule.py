@@ -22,7 +22,9 @@ from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import (
     DiagonalGaussian,
     DiagonalLaplace,
+    EachRow,
     GramGaussian,
+    KNormSum,
     NoisyStatistic,
     PublishedWishart,
     SymmetricGaussian,
@@ -124,3 +126,19 @@ def published_amounts(weights: FloatArray, left: Cost) -> FloatArray:
         fits = kov_epsilon(list(weights * middle), left.delta) <= left.epsilon
         low, high = (middle, high) if fits else (low, middle)
     return np.asarray(weights * low)
+
+
+# --- Algorithm 5: noise of each task's own -------------------------------------------------------
+
+
+def noises_at_home(
+    clip_norm: float, budget: Budget | None, rounds: int, *, published: bool
+) -> list[EachRow | None]:
+    """Steps 4 and 5: b of density ∝ exp(−‖b‖₂/s), s = 2K/ε, on each model, round by round."""
+    if budget is None:
+        return [None] * rounds
+    amounts = pure_amounts(np.ones(rounds), Cost(epsilon=budget.epsilon, delta=budget.delta))
+    if published:  # step 4, as printed: exp(−(2K/ε)‖b‖)
+        return [EachRow(KNormSum(clip_norm, float(a) / (2 * clip_norm))) for a in amounts]
+    sound = [KNormSum.for_epsilon(clip_norm, float(a), budget.neighbours) for a in amounts]
+    return [EachRow(each) for each in sound]

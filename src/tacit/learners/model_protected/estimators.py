@@ -15,6 +15,7 @@ from tacit.estimator import Home, PrivateLearner, learner
 from tacit.learners.model_protected.covariance_schedule import (
     Kind,
     Schedule,
+    noises_at_home,
     published_amounts,
     published_mechanism,
     pure_amounts,
@@ -35,7 +36,7 @@ from tacit.linear.joint_optima import Optimum, joined, open_decomposed, open_opt
 from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
-from tacit.privacy.mechanisms import EachRow, KNormSum, PublishedWishart
+from tacit.privacy.mechanisms import PublishedWishart
 from tacit.privacy.planning import UNIT, Door, open_door, stated
 from tacit.tasks import Schema, TaskSet
 
@@ -44,8 +45,7 @@ AUTO_LEVEL = 0.1  # of K√(m/d), the singular value of m models of norm K sprea
 QUIET = 0.5  # further rounds must keep the noise below this share of a direction's K²m/d
 MOST_ROUNDS = 5
 PUBLISHED_ROUNDS = 10
-
-
+PURE_ACCOUNTANT = "optimal composition of pure releases (Kairouz, Oh, Viswanath)"
 INVERTED = "the published density has its fraction inverted: ε is claimed, the truth is 4K²/ε"
 
 AGAINST_THE_CURATOR = replace(
@@ -125,9 +125,7 @@ class ModelProtected(PrivateLearner):
     def _accountant(self) -> str:
         if self.as_published:
             return "S1 Definition 7 (Kairouz, Oh, Viswanath), of what the paper claims"
-        if self._is_pure():
-            return "optimal composition of pure releases (Kairouz, Oh, Viswanath)"
-        return super()._accountant()
+        return PURE_ACCOUNTANT if self._is_pure() else super()._accountant()
 
     def _claimed_only(self) -> str:
         return PublishedWishart.law.reason if self.as_published else ""
@@ -154,7 +152,9 @@ class ModelProtected(PrivateLearner):
     def _coordinator(self, facts: Facts) -> Curator:
         rounds = self._rounds(facts)
         mechanisms, edges = self._mechanisms(facts, rounds)
-        own = self._noises_at_home(rounds)
+        own = noises_at_home(
+            self._clip(), self.protect_examples, rounds, published=bool(self.as_published)
+        )
         steps = tuple(
             Step(f"covariance {t}", *both)
             for t, both in enumerate(zip(mechanisms, own, strict=True), start=1)
@@ -247,17 +247,6 @@ class ModelProtected(PrivateLearner):
         )
         return replace(door, at_home=own)
 
-    def _noises_at_home(self, rounds: int) -> list[EachRow | None]:
-        """Steps 4 and 5: b of density ∝ exp(−‖b‖₂/s), s = 2K/ε, on each model."""
-        budget, clip_norm = self.protect_examples, self._clip()
-        if budget is None:
-            return [None] * rounds
-        amounts = pure_amounts(np.ones(rounds), Cost(epsilon=budget.epsilon, delta=budget.delta))
-        if self.as_published:  # step 4, as printed: exp(−(2K/ε)‖b‖)
-            return [EachRow(KNormSum(clip_norm, float(a) / (2 * clip_norm))) for a in amounts]
-        sound = [KNormSum.for_epsilon(clip_norm, float(a), budget.neighbours) for a in amounts]
-        return [EachRow(each) for each in sound]
-
     def _remember(
         self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None
     ) -> None:
@@ -270,7 +259,7 @@ class ModelProtected(PrivateLearner):
                 own.labels,
                 [own.run],
                 neighbours=own.neighbours,
-                accountant="optimal composition of pure releases (Kairouz, Oh, Viswanath)",
+                accountant=PURE_ACCOUNTANT,
             )
 
     # --- the non-private twin ---
