@@ -106,6 +106,37 @@ def bars(names: Sequence[str], values: ArrayLike, axis: str) -> tuple[list[Trace
     return [trace], look
 
 
+def columns(values: ArrayLike, x_title: str, y_title: str) -> tuple[list[Trace], Layout]:
+    """Upright bars, numbered from one."""
+    heights = plain(values)
+    trace = {
+        "type": "bar",
+        "x": list(range(1, len(heights) + 1)),
+        "y": heights,
+        "marker": {"color": "@first"},
+        "hovertemplate": f"{x_title} %{{x}}: %{{y:.4g}}<extra></extra>",
+    }
+    return [trace], layout(x_title, y_title, 320)
+
+
+def heat(matrix: NDArray[Any], scale: float, digits: str) -> Trace:
+    """A matrix as colours, blue up and orange down, from −scale to scale."""
+    return {
+        "type": "heatmap",
+        "z": plain(matrix),
+        "zmin": -scale,
+        "zmax": scale,
+        "colorscale": DIVERGING,
+        "showscale": False,
+        "hovertemplate": f"%{{z:{digits}}}<extra></extra>",
+    }
+
+
+def largest(matrix: NDArray[Any]) -> float:
+    """The largest size of an entry; 1 where all are zero."""
+    return float(np.abs(matrix).max()) or 1.0
+
+
 def staircase(
     y: ArrayLike, limit: float | None, x_title: str, y_title: str
 ) -> tuple[list[Trace], Layout]:
@@ -217,22 +248,8 @@ def panels(
     look["margin"]["t"] = 34
     for i, (title, matrix) in enumerate(matrices, start=1):
         at = "" if i == 1 else str(i)
-        scale = float(np.abs(matrix).max()) or 1.0
-        traces.append(
-            {
-                "type": "heatmap",
-                "z": plain(matrix / scale),
-                "zmin": -1,
-                "zmax": 1,
-                "colorscale": DIVERGING,
-                "showscale": False,
-                "xgap": 1,
-                "ygap": 1,
-                "xaxis": f"x{at}",
-                "yaxis": f"y{at}",
-                "hovertemplate": "%{z:.2f}<extra></extra>",
-            }
-        )
+        place = {"xgap": 1, "ygap": 1, "xaxis": f"x{at}", "yaxis": f"y{at}"}
+        traces.append(heat(matrix / largest(matrix), 1, ".2f") | place)
         ticks = {"tickvals": list(range(len(rows))), "ticktext": [short(row) for row in rows]}
         bare = {"showgrid": False, "zeroline": False}
         look[f"yaxis{at}"] = look["yaxis"] | ticks | bare | {"autorange": "reversed"}
@@ -265,9 +282,11 @@ def level(
 
 
 def _level(value: float, colour: str) -> dict[str, Any]:
-    line = {"color": colour, "width": 1.5, "dash": "dash"}
-    ends = {"x0": 0, "x1": 1, "xref": "paper", "y0": value, "y1": value}
-    return {"type": "line", "line": line, **ends}
+    return _dashed(colour) | {"x0": 0, "x1": 1, "xref": "paper", "y0": value, "y1": value}
+
+
+def _dashed(colour: str) -> dict[str, Any]:
+    return {"type": "line", "line": {"color": colour, "width": 1.5, "dash": "dash"}}
 
 
 def _said(value: float, text: str, side: Side) -> dict[str, Any]:
@@ -285,16 +304,7 @@ def _heading(text: str, at: str) -> dict[str, Any]:
 def _with_diagonal(look: Layout, x: ArrayLike, y: ArrayLike) -> Layout:
     both = np.concatenate([np.asarray(x, dtype=float), np.asarray(y, dtype=float)])
     most = float(np.nanmax(both)) * 1.05 or 1.0
-    look["shapes"] = [
-        {
-            "type": "line",
-            "line": {"color": "@third", "width": 1.5, "dash": "dash"},
-            "x0": 0,
-            "y0": 0,
-            "x1": most,
-            "y1": most,
-        }
-    ]
+    look["shapes"] = [_dashed("@third") | {"x0": 0, "y0": 0, "x1": most, "y1": most}]
     for axis in ("xaxis", "yaxis"):
         look[axis] |= {"range": [0, most]}
     return look

@@ -7,7 +7,7 @@ Nothing is fetched, and the page's own policy forbids it. Whatever comes from ou
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -27,6 +27,11 @@ class Table:
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     of_words: bool = False  # not numbers: aligned to the left
+
+    @classmethod
+    def named(cls, about: str, of: str, what: str, values: Iterable[tuple[str, float]]) -> Table:
+        """One number for each name, under the headings ``of`` and ``what``."""
+        return cls(about, (of, what), tuple((name, number(float(v))) for name, v in values))
 
     def html(self) -> str:
         """In a box that scrolls by itself, reachable by keyboard."""
@@ -71,6 +76,11 @@ class Section:
     title: str
     parts: tuple[str | Table | Figure, ...]
 
+    @classmethod
+    def saying(cls, name: str, title: str, text: str) -> Section:
+        """One paragraph, and nothing else."""
+        return cls(name, title, (paragraph(text),))
+
     def html(self) -> str:
         """With its heading as its label."""
         inner = "\n".join(part if isinstance(part, str) else part.html() for part in self.parts)
@@ -93,7 +103,7 @@ class Page:
     kind: str
     lead: str
     sections: tuple[Section, ...]
-    foot: str
+    version: str  # of tacit
     banner: str = ""
 
     def html(self) -> str:
@@ -103,6 +113,7 @@ class Page:
             f'<li><a href="#{s.name}">{escape(s.title)}</a></li>' for s in self.sections
         )
         body = "\n".join(section.html() for section in self.sections)
+        foot = f"Made by tacit {self.version}. This file fetches nothing and remembers nothing."
         return (
             f"{_head(self.title)}<body>"
             f'<a class="skip" href="#content">Skip to the content</a>\n{banner}\n'
@@ -112,7 +123,7 @@ class Page:
             f'<nav aria-label="Contents"><ul>{links}</ul></nav></header>\n'
             "<noscript><p>Plots need scripts; the tables behind them do not.</p></noscript>\n"
             f'<main id="content">\n{body}\n</main>\n'
-            f'<footer class="foot">{escape(self.foot)}</footer>\n{self._scripts()}</body></html>\n'
+            f'<footer class="foot">{escape(foot)}</footer>\n{self._scripts()}</body></html>\n'
         )
 
     def _scripts(self) -> str:

@@ -36,7 +36,7 @@ from scipy.special import ndtr
 
 from tacit.arrays import FloatArray
 from tacit.estimator import MultiTaskEstimator
-from tacit.folder import plain
+from tacit.folder import hashable, plain
 from tacit.privacy.budget import Budget
 from tacit.report.facts import best_guess
 from tacit.report.refits import variant
@@ -83,13 +83,17 @@ class Leakage:
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> Leakage:
         """From JSON."""
-        shown = dict(kept["picture"])
-        for name in ("features", "others"):
-            shown[name] = tuple(shown[name])
-        for name in ("open", "protected", "noise"):
-            shown[name] = tuple(map(tuple, shown[name]))
         leaks = tuple(Leak(**leak) for leak in kept["leaks"])
-        return cls(kept["bound"], kept["draws"], leaks, Picture(**shown))
+        return cls(kept["bound"], kept["draws"], leaks, Picture(**with_tuples(kept["picture"])))
+
+
+def with_tuples(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON's lists as the tuples they were.
+
+    >>> with_tuples({"rows": [[1, 2]]})
+    {'rows': ((1, 2),)}
+    """
+    return {name: hashable(value) for name, value in kept.items()}
 
 
 def measure_leakage(

@@ -15,6 +15,7 @@ from tacit.report.local_view import LocalView
 from tacit.report.words import percent
 
 BANNER = "Private view of the trusted side. Nothing on this page is protected: do not hand it on."
+NOT_MEASURED = "Not measured: it takes further fits. Ask for it with --curve."
 MOST_POINTS = 2000
 """Above so many tasks, plots show bins."""
 
@@ -43,9 +44,8 @@ def local_page(facts: Facts, view: LocalView) -> Page:
         _curve(view),
         _leakage(facts, view),
     )
-    foot = f"Made by tacit {facts.version}. This file fetches nothing and remembers nothing."
     title = f"What learning together did for {len(view.labels):,} {many}"
-    return Page(title, "Private view", lead, sections, foot, BANNER)
+    return Page(title, "Private view", lead, sections, facts.version, BANNER)
 
 
 def _metric(view: LocalView) -> str:
@@ -68,8 +68,8 @@ def _errors(view: LocalView, name: str) -> FloatArray:
 
 def _scores(facts: Facts, view: LocalView) -> Section:
     if view.scores["together"].overall is None:
-        none = paragraph("No rows were held out, so nothing can be judged (--holdout).")
-        return Section("scores", "Scores on held-out rows", (none,))
+        none = "No rows were held out, so nothing can be judged (--holdout)."
+        return Section.saying("scores", "Scores on held-out rows", none)
     headings = ("way of learning", _metric(view), "AUC, mean over tasks")
     with_auc = any(score.auc is not None for score in view.scores.values())
     rows = tuple(
@@ -97,7 +97,7 @@ def _gains(facts: Facts, view: LocalView) -> Section:
     alone, together = _errors(view, "alone"), _errors(view, "together")
     judged = np.isfinite(alone) & np.isfinite(together)
     if not judged.any():
-        return Section("gains", title, (paragraph("No task has a held-out row."),))
+        return Section.saying("gains", title, "No task has a held-out row.")
     gain = alone[judged] - together[judged]
     many = plural(facts.task_noun)
     head = key_figures(
@@ -176,8 +176,7 @@ def _gain_plot(
 def _curve(view: LocalView) -> Section:
     title = "Privacy against accuracy"
     if not view.curve:
-        said = "Not measured: it takes further fits. Ask for it with --curve."
-        return Section("curve", title, (paragraph(said),))
+        return Section.saying("curve", title, NOT_MEASURED)
     metric = _metric(view)
     epsilons = [point.epsilon for point in view.curve]
     means = [float(np.mean(point.overall)) for point in view.curve]
@@ -232,8 +231,7 @@ def _curve_trace(view: LocalView, epsilons: list[float], means: list[float]) -> 
 def _leakage(facts: Facts, view: LocalView) -> Section:
     title = f"What one {facts.task_noun} shows in the others"
     if view.leakage is None:
-        said = "Not measured: it takes further fits. Ask for it with --curve."
-        return Section("leakage", title, (paragraph(said),))
+        return Section.saying("leakage", title, NOT_MEASURED)
     one = facts.task_noun
     intro = paragraph(
         f"One {one}'s data are replaced by others (its features change places, its targets are "

@@ -26,12 +26,12 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
-from tacit.folder import LOCAL, plain, replace_file
+from tacit.folder import LOCAL, plain, read_json, replace_file
 from tacit.learners.pooled import Pooled
 from tacit.learners.single_task import SingleTask
 from tacit.metrics import auc_per_task
 from tacit.privacy.budget import Budget
-from tacit.report.leakage import Leakage, measure_leakage
+from tacit.report.leakage import Leakage, measure_leakage, with_tuples
 from tacit.report.refits import variant
 from tacit.tasks import Schema, TaskSet
 
@@ -81,22 +81,10 @@ class LocalView:
         """Inverse of to_dict, also of what became of it in JSON."""
         try:
             leakage = None if kept["leakage"] is None else Leakage.from_dict(kept["leakage"])
-            curve = tuple(CurvePoint(p["epsilon"], tuple(p["overall"])) for p in kept["curve"])
-            found = {
-                name: Score(s["overall"], s["auc"], tuple(s["errors"]))
-                for name, s in kept["scores"].items()
-            }
-            return cls(
-                learner=kept["learner"],
-                loss=kept["loss"],
-                epsilon=kept["epsilon"],
-                labels=tuple(kept["labels"]),
-                training_rows=tuple(kept["training_rows"]),
-                held_out_rows=tuple(kept["held_out_rows"]),
-                scores=found,
-                curve=curve,
-                leakage=leakage,
-            )
+            scores = {name: Score(**with_tuples(score)) for name, score in kept["scores"].items()}
+            curve = tuple(CurvePoint(**with_tuples(point)) for point in kept["curve"])
+            rest = {"scores": scores, "curve": curve, "leakage": leakage}
+            return cls(**with_tuples(kept) | rest)
         except (KeyError, TypeError, AttributeError) as error:
             raise InvalidInput(f"not the measurements of a model: {error!r}") from error
 
@@ -220,11 +208,7 @@ def write_local(view: LocalView, folder: Path) -> Path:
 
 def read_local(folder: Path) -> LocalView:
     """Inverse of write_local."""
-    try:
-        kept = json.loads((folder / LOCAL).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InvalidInput(f"{folder / LOCAL} is not JSON: {error}") from error
-    return LocalView.from_dict(kept)
+    return LocalView.from_dict(read_json(folder / LOCAL))
 
 
 def _means(values: FloatArray, index: Any, n_tasks: int) -> FloatArray:

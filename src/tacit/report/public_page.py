@@ -47,8 +47,7 @@ def public_page(facts: Facts) -> Page:
         _scores(),
         _verify(facts),
     )
-    foot = f"Made by tacit {facts.version}. This file fetches nothing and remembers nothing."
-    return Page(title, "Privacy report", lead, sections, foot)
+    return Page(title, "Privacy report", lead, sections, facts.version)
 
 
 def _promise(facts: Facts) -> Section:
@@ -94,8 +93,8 @@ def _not_covered(facts: Facts) -> Section:
 
 def _spending(facts: Facts) -> Section:
     if not facts.steps:
-        none = paragraph("Nothing was spent: nothing was released.")
-        return Section("spending", "What was spent", (none,))
+        none = "Nothing was spent: nothing was released."
+        return Section.saying("spending", "What was spent", none)
     spent = [float(step["epsilon"]) for step in facts.steps]
     data, look = figures.staircase(spent, facts.budget, "releases so far", "ε spent")
     shows = f"ε after each of {len(spent)} release{'s' * (len(spent) != 1)} of this run."

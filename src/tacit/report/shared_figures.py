@@ -48,7 +48,6 @@ def _mean(facts: Facts) -> Parts:
         )
         return [paragraph(said)]
     names = _names(facts, len(mean))
-    data, look = figures.bars(names, mean, "coefficient, in scaled units")
     shows = (
         "The model that all tasks share, one bar for each feature: how the prediction moves when "
         "the feature goes from the middle to the upper end of its declared range, in halves of the "
@@ -57,8 +56,10 @@ def _mean(facts: Facts) -> Parts:
     trust = facts.shared.get("trust")
     if trust is not None:
         shows += f" About {float(trust):.0%} of its direction is signal, the rest noise."
-    rows = tuple((name, number(float(value))) for name, value in zip(names, mean, strict=True))
-    table = Table("The shared mean model", ("feature", "coefficient"), rows)
+    table = Table.named(
+        "The shared mean model", "feature", "coefficient", zip(names, mean, strict=True)
+    )
+    data, look = figures.bars(names, mean, "coefficient, in scaled units")
     return [Figure("mean", "The shared mean model", shows + _of_many(names), data, look, table)]
 
 
@@ -73,23 +74,14 @@ def _covariance(facts: Facts, matrix: NDArray[Any]) -> Parts:
         "How much the tasks' models use each feature, as far as the release tells: features whose "
         "bar is long matter to many tasks. A bar below zero is noise." + _of_many(names)
     )
-    rows = tuple((name, number(float(value))) for name, value in zip(names, diagonal, strict=True))
-    table = Table("Variance of the coefficients over tasks", ("feature", "variance"), rows)
+    about, pairs = "Variance of the coefficients over tasks", zip(names, diagonal, strict=True)
+    table = Table.named(about, "feature", "variance", pairs)
     return [*parts, Figure("features", "Features used", shows, data, look, table)]
 
 
 def _spectrum(matrix: NDArray[Any], edge: float) -> Figure:
     values = np.linalg.eigvalsh(matrix)[::-1]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "x": list(range(1, len(values) + 1)),
-            "y": figures.plain(values),
-            "marker": {"color": "@first"},
-            "hovertemplate": "direction %{x}: %{y:.4g}<extra></extra>",
-        }
-    ]
-    look = figures.layout("direction", "eigenvalue", 320)
+    data, look = figures.columns(values, "direction", "eigenvalue")
     shows = (
         "The eigenvalues of the released covariance of all task models, largest first. A few large "
         "ones mean that the tasks differ along a few directions only."
@@ -97,23 +89,14 @@ def _spectrum(matrix: NDArray[Any], edge: float) -> Figure:
     if np.isfinite(edge) and edge > 0:
         figures.level(look, edge, "edge of the noise", "@second")
         shows += " Only those above the dashed line stand out of the noise."
-    rows = tuple((str(i), number(float(value))) for i, value in enumerate(values, start=1))
-    table = Table("Eigenvalues of the shared covariance", ("direction", "eigenvalue"), rows)
+    about, numbered = "Eigenvalues of the shared covariance", enumerate(values, start=1)
+    table = Table.named(about, "direction", "eigenvalue", ((str(i), v) for i, v in numbered))
     return Figure("spectrum", "Spectrum of the shared covariance", shows, data, look, table)
 
 
 def _matrix(name: str, value: NDArray[Any]) -> Figure:
     """Any other matrix: a heat map of it."""
-    scale = float(np.abs(value).max()) or 1.0
-    trace = {
-        "type": "heatmap",
-        "z": figures.plain(value),
-        "zmin": -scale,
-        "zmax": scale,
-        "colorscale": figures.DIVERGING,
-        "showscale": False,
-        "hovertemplate": "%{z:.4g}<extra></extra>",
-    }
+    trace = figures.heat(value, figures.largest(value), ".4g")
     look = figures.layout("column", "row", 360)
     shows = f"“{name}”, {array_shape(value)}, from {number(value.min())} to {number(value.max())}."
     rows = tuple((str(i), *map(number, row)) for i, row in enumerate(value[:50, :12].tolist()))
