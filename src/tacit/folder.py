@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import Array
 from tacit.errors import InvalidInput
 
 MODEL, CERTIFICATE, SEAL = "model.safetensors", "certificate.json", "seal.json"
@@ -21,7 +22,7 @@ PUBLIC_PAGE, LOCAL_PAGE = "report.html", "report.local.html"
 TRUSTED = (f"*{LEDGER}*", "*.signing", RUN, LOCAL, LOCAL_PAGE)
 """What belongs to the trusted side alone, and never into what a task receives."""
 
-Arrays = Mapping[str, np.ndarray[Any, Any]]
+Arrays = Mapping[str, Array]
 
 
 def plain(label: Any) -> Any:

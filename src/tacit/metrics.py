@@ -7,9 +7,8 @@ Multi-Task Learning, section 5.3.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from tacit.arrays import Array, FloatArray, IntArray
+from tacit.arrays import Array, BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.tasks import task_codes
 from tacit.tasks.labels import distinct, positions, require_present
@@ -119,7 +118,7 @@ def _error_ratios(true: FloatArray, predicted: FloatArray, codes: IntArray) -> F
         return np.where(error == 0, 0.0, error / deviation)
 
 
-def _varies(values: FloatArray, codes: IntArray) -> npt.NDArray[np.bool_]:
+def _varies(values: FloatArray, codes: IntArray) -> BoolArray:
     """Whether a task holds two different values. (m,)"""
     order = np.lexsort((values, codes))
     first = np.flatnonzero(np.r_[True, np.diff(codes[order]) > 0])

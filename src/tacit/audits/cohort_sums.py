@@ -28,9 +28,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.arrays import FloatArray
+from tacit.arrays import FloatArray, IntArray
 from tacit.audits.cases import Asked, Audit, Case, task_claim
 from tacit.audits.participation import COUNTING, best_threshold
 from tacit.audits.round_isolation import round_isolation_audits
@@ -107,7 +106,7 @@ def statistics(
     return np.round(found, 9)  # low bits of floating-point noise are another flaw's evidence (G)
 
 
-def _cohort(sampler: Sampler, rng: np.random.Generator) -> NDArray[np.int64]:
+def _cohort(sampler: Sampler, rng: np.random.Generator) -> IntArray:
     """Under fixed size only rounds that the target was drawn for: the others can tell."""
     cohort = sampler.cohort(CLIENTS, rng)
     while isinstance(sampler, Fixed) and TARGET not in cohort:
@@ -118,7 +117,7 @@ def _cohort(sampler: Sampler, rng: np.random.Generator) -> NDArray[np.int64]:
 def _seen(
     mechanism: CohortSum,
     released: FloatArray,
-    heard: NDArray[np.int64],
+    heard: IntArray,
     known: FloatArray,
     others: int,
 ) -> float:

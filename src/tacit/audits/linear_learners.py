@@ -8,11 +8,10 @@ guesses the coins of the most extreme ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from tacit.arrays import FloatArray
+from tacit.arrays import BoolArray, FloatArray
 from tacit.audits.cases import Asked, Audit, Case
 from tacit.audits.replays import Data, Pair, Recorder, Seen, fitted, pair_cases, spent_claim
 from tacit.learners.averaged_model import AveragedModel
@@ -73,7 +72,7 @@ PAIRS = (
 # --- one run -------------------------------------------------------------------------------------
 
 
-def canary_tasks(coins: np.ndarray[Any, np.dtype[np.bool_]]) -> Data:
+def canary_tasks(coins: BoolArray) -> Data:
     """One task per coin, each along a feature of its own: y = x or y = −x, at x = ±1."""
     slopes = np.where(coins, 1.0, -1.0)
     X = np.vstack([np.eye(len(coins)), -np.eye(len(coins))])

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.arrays import FloatArray
+from tacit.arrays import FloatArray, IntArray
 from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Case, task_claim
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
@@ -102,7 +102,7 @@ class Data:
 
     X: FloatArray
     y: FloatArray
-    task: np.ndarray[Any, np.dtype[np.int64]]
+    task: IntArray
 
 
 def fitted(

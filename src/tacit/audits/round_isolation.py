@@ -22,9 +22,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.arrays import FloatArray
+from tacit.arrays import FloatArray, IntArray
 from tacit.audits.cases import OTHER_TASKS, Asked, Audit, Case, task_claim
 from tacit.audits.task_isolation import exact, moved, told_apart
 from tacit.neural import mixing
@@ -42,16 +41,16 @@ if TYPE_CHECKING:
 
 CLIENTS, DIM, SMALL, TARGET = 1_000, 20, 6, 2
 COINS = Coins(bytes(32))  # each client knows its own
-Batches = Callable[..., NDArray[np.int64]]
-Rows = tuple[FloatArray, NDArray[np.int64]]
+Batches = Callable[..., IntArray]
+Rows = tuple[FloatArray, IntArray]
 
 
 # --- the order of batches, as it was -------------------------------------------------------------
 
 
 def by_the_longest(
-    examples: Examples, clients: NDArray[np.int64], steps: int, batch: int, coins: Coins
-) -> NDArray[np.int64]:
+    examples: Examples, clients: IntArray, steps: int, batch: int, coins: Coins
+) -> IntArray:
     """(steps, clients, batch), as it was drawn: the keys of all clients, by the longest of them."""
     sizes = examples.sizes[clients]
     widest = int(sizes.max(initial=1))
@@ -63,7 +62,7 @@ def by_the_longest(
     return np.asarray(ordered.reshape(len(clients), steps, batch).transpose(1, 0, 2))
 
 
-def by_its_own(*given: Any) -> NDArray[np.int64]:
+def by_its_own(*given: Any) -> IntArray:
     """As it is drawn now."""
     from tacit.neural.clients import batches
 

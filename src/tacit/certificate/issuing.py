@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit import folder
 from tacit._version import __version__
+from tacit.arrays import Array
 from tacit.certificate import documents
 from tacit.certificate.accounts import folded, parts_of, public_accounts
 from tacit.certificate.documents import Document
@@ -41,7 +41,7 @@ class Subject:
     tasks: Sequence[Hashable]
     run: str | None
     schema: Mapping[str, Any] | None = None
-    shared: Mapping[str, NDArray[Any]] | None = None  # None: not the same for everybody
+    shared: Mapping[str, Array] | None = None  # None: not the same for everybody
 
 
 def issued(about: Subject, signer: Signer | None, **declared: Any) -> Document:
@@ -157,7 +157,7 @@ def _digests(about: Subject) -> dict[str, str]:
     return found
 
 
-def arrays_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+def arrays_digest(arrays: Mapping[str, Array]) -> str:
     """SHA-256 over names, types, shapes and bytes.
 
     >>> arrays_digest({"a": np.zeros(2)}) == arrays_digest({"a": np.zeros((1, 2))})

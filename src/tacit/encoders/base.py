@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import folder
 from tacit._version import __version__
-from tacit.arrays import FloatArray
+from tacit.arrays import Array, FloatArray
 from tacit.encoders.device import export_encoder
 from tacit.encoders.domain import Domain
 from tacit.encoders.networks import Design
@@ -167,7 +167,7 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
             raise InvalidInput(f"reports must have shape (rows, {size}), got {reports.shape}")
         return self.design_.decoded(reports)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, Any]:
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
         """report0, report1, …"""
         check_is_fitted(self, "design_")
         return np.array([f"report{i}" for i in range(self.dimensions_)], dtype=object)

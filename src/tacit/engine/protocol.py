@@ -11,9 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
-from tacit.arrays import FloatArray
+from tacit.arrays import BoolArray, FloatArray
 from tacit.linear.losses import Loss
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Neighbours
@@ -84,7 +82,7 @@ class Facts:
     labels: tuple[Hashable, ...]
     width: int  # D, the columns of a model with its intercept
     loss: Loss
-    declared_features: np.ndarray[Any, np.dtype[np.bool_]]  # (d,), by column
+    declared_features: BoolArray  # (d,), by column
     declared_target: bool
     neighbours: Neighbours
     mu: float  # what the most generous task spends, as μ-GDP; 0 in a pure run

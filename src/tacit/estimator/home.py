@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
-
+from tacit.arrays import BoolArray
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
 
@@ -18,7 +16,7 @@ class Home:
 
     problems: Problems
     loss: Loss
-    declared_features: np.ndarray[Any, np.dtype[np.bool_]]  # (d,), by column
+    declared_features: BoolArray  # (d,), by column
     declared_target: bool
 
     def select(self, tasks: Sequence[int]) -> Home:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.arrays import IntArray
 from tacit.errors import InvalidInput
 from tacit.neural.coins import Coins
 
@@ -22,7 +22,7 @@ class Examples:
 
     X: Tensor  # (N, ...)
     y: Tensor  # (N,) classes, or (N, ...) numbers
-    offsets: NDArray[np.int64]  # (m + 1,)
+    offsets: IntArray  # (m + 1,)
     _longer: tuple[Tensor, Tensor] = field(init=False, repr=False)  # X and y with nobody's row
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Examples:
         return len(self.offsets) - 1
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         """(m,), rows of each client."""
         return np.diff(self.offsets)
 
@@ -63,8 +63,8 @@ class Examples:
 
 
 def batches(
-    examples: Examples, clients: NDArray[np.int64], steps: int, batch: int, coins: Coins
-) -> NDArray[np.int64]:
+    examples: Examples, clients: IntArray, steps: int, batch: int, coins: Coins
+) -> IntArray:
     """(steps, clients, batch): the rows that each client uses in each of its steps.
 
     Each client goes through its rows in a random order, again and again in the same one until the

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.arrays import IntArray
+
 _SECRET = 32  # bytes
 
 
@@ -47,7 +49,7 @@ class Coins:
         """n independent uniform words: always the same ones."""
         return np.frombuffer(hashlib.shake_128(self.secret).digest(8 * n), dtype=np.uint64)
 
-    def shuffled(self, n: int) -> NDArray[np.int64]:
+    def shuffled(self, n: int) -> IntArray:
         """0, ..., n − 1 in a random order.
 
         >>> sorted(Coins(bytes(32)).shuffled(5).tolist())

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit import folder
+from tacit.arrays import FloatArray
 from tacit.certificate import Subject, write_folder
 from tacit.engine import Progress, Unprotected
 from tacit.errors import InvalidInput
@@ -316,9 +316,7 @@ class FederatedMTL(Certified):
         return numbers[:, 0] if numbers.shape[1] == 1 else numbers
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
-    def predict_proba(
-        self, X: Any, task: Any = None, *, unknown: Unknown = "error"
-    ) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> FloatArray:
         """(N, classes)."""
         check_is_fitted(self, "shared_")
         outputs = self._models.outputs(X, task, unknown)

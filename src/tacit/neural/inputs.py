@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit import folder
+from tacit.arrays import Array
 from tacit.errors import InvalidInput, UndeclaredValue
 from tacit.neural.clients import Examples
 from tacit.tasks import task_codes
@@ -66,7 +66,7 @@ def _numbers(values: Any, name: str, dtype: torch.dtype) -> Tensor:
 class Classes:
     """The classes in the order of the model's outputs."""
 
-    values: NDArray[Any]
+    values: Array
     measured: bool = False  # taken from the data
 
     def places(self, y: Any) -> Tensor:
@@ -124,7 +124,7 @@ def targets_of(
     return None, targets
 
 
-def _labels(y: Any) -> NDArray[Any]:
+def _labels(y: Any) -> Array:
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise InvalidInput(f"y must be (rows,), one class a row, got shape {labels.shape}")

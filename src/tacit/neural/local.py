@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.arrays import IntArray
 from tacit.errors import InvalidInput
 from tacit.neural.clients import NOBODY, Examples
 from tacit.neural.installation import one_thread, steady
@@ -174,7 +173,7 @@ class Trainer:
         self,
         W: Tensor,
         centres: Tensor,
-        order: NDArray[np.int64],
+        order: IntArray,
         *weights: Tensor,
         sampler: Sampler | None = None,
         spare: bool = False,

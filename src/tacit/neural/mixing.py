@@ -22,9 +22,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tacit.arrays import FloatArray
+from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
 
 
@@ -33,7 +33,7 @@ class Mixing:
     """B, who listens to which row of it, and the public factors that make means of sums."""
 
     weights: FloatArray  # (R, m)
-    listens: NDArray[np.int64]  # (m,), the row of each client
+    listens: IntArray  # (m,), the row of each client
     factors: FloatArray  # (R,), without 1/p
 
     @property

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit import folder
+from tacit.arrays import Array, IntArray
 from tacit.errors import InvalidInput, UnknownTask
 from tacit.neural.inputs import Classes, as_numbers, as_rows
 from tacit.neural.local import RowLoss
@@ -37,7 +37,7 @@ class PersonalModels:
     labels: tuple[Hashable, ...]
     models: Tensor  # (m, d)
     centres: Tensor  # (R, d)
-    listens: NDArray[np.int64]  # (m,), the centre of each client
+    listens: IntArray  # (m,), the centre of each client
     public: bool  # may everybody see all centres?
     row: tuple[int, ...]  # the shape of one row of X
 
@@ -66,7 +66,7 @@ class PersonalModels:
             columns = columns % len(models)
         return evaluated(self.stacked, models, rows, columns)
 
-    def _columns(self, task: Any, rows: int, unknown: str) -> NDArray[np.int64]:
+    def _columns(self, task: Any, rows: int, unknown: str) -> IntArray:
         """The model of each row; −1 for the shared one."""
         if unknown not in ("error", "shared"):
             raise InvalidInput(f"unknown must be 'error' or 'shared', got {unknown!r}")
@@ -138,7 +138,7 @@ class PersonalModels:
             "row": list(self.row),
         }
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """The numbers."""
         return {
             "models": self.models.cpu().numpy(),
@@ -177,7 +177,7 @@ class PersonalModels:
 
 
 @torch.no_grad()
-def evaluated(stacked: Stacked, models: Tensor, rows: Tensor, columns: NDArray[np.int64]) -> Tensor:
+def evaluated(stacked: Stacked, models: Tensor, rows: Tensor, columns: IntArray) -> Tensor:
     """Outputs (N, ...) of rows (N, ...), row i by models[columns[i]]; many models at a time."""
     owners, places = blocks(columns)
     width = places.shape[1]
@@ -215,7 +215,7 @@ def width(stacked: Stacked, rows: Tensor) -> int:
     return stacked.one(start, rows[:1].to(start.device)).numel()
 
 
-def blocks(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def blocks(columns: IntArray) -> tuple[IntArray, IntArray]:
     """Rows of equal columns in blocks of one length: owners (b,), places (b, length).
 
     A block that is not full repeats its client's last row. The length is the mean number of rows of

@@ -33,10 +33,9 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.arrays import FloatArray
+from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.neural.clients import batches
 from tacit.neural.cohort import CohortSum, Updates
@@ -121,7 +120,7 @@ def current(plan: Plan, state: State) -> Tensor:
 class Contribution:
     """What the cohort of one round did at home."""
 
-    cohort: NDArray[np.int64]
+    cohort: IntArray
     updates: Updates
     trained: Tensor  # (k, d)
 
@@ -134,7 +133,7 @@ def contribute(plan: Plan, state: State, trainer: Trainer, coins: Coins) -> Cont
 
 
 def worked(
-    plan: Plan, state: State, trainer: Trainer, coins: Coins, cohort: NDArray[np.int64]
+    plan: Plan, state: State, trainer: Trainer, coins: Coins, cohort: IntArray
 ) -> Contribution:
     """Lines 4–6 for this cohort; ``coins``: the round's, of which each client has its own stream.
 

@@ -24,8 +24,8 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event
@@ -36,7 +36,7 @@ from tacit.privacy.mechanisms import sum_sensitivity
 class Sampler(Protocol):
     """Draws cohorts, and says what a noisy sum over one reveals."""
 
-    def cohort(self, clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def cohort(self, clients: int, rng: np.random.Generator) -> IntArray:
         """The clients of one round, in increasing order; perhaps none."""
 
     def share(self, clients: int) -> float:
@@ -66,7 +66,7 @@ class Poisson:
         if not 0 < self.rate <= 1:
             raise InvalidInput(f"rate must be in (0, 1], got {self.rate}")
 
-    def cohort(self, clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def cohort(self, clients: int, rng: np.random.Generator) -> IntArray:
         """Perhaps nobody: the round is then noise alone, and is charged.
 
         A uniform number has 53 bits; the rate is rounded down to them, so the true rate is not
@@ -93,7 +93,7 @@ class Poisson:
 
 
 @lru_cache(maxsize=16)
-def _beyond(clients: int, rate: float) -> NDArray[np.float64]:
+def _beyond(clients: int, rate: float) -> FloatArray:
     """(m,), P(K > k) for k = 0, ..., m − 1."""
     from scipy.stats import binom
 
@@ -114,7 +114,7 @@ class Fixed:
         if self.size < 1:
             raise InvalidInput(f"a cohort has at least 1 client, got {self.size}")
 
-    def cohort(self, clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def cohort(self, clients: int, rng: np.random.Generator) -> IntArray:
         """k of m without replacement."""
         self.share(clients)
         return np.sort(rng.choice(clients, self.size, replace=False)).astype(np.int64)
@@ -143,7 +143,7 @@ class Everyone:
     Gaussian(mu=1.0)
     """
 
-    def cohort(self, clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def cohort(self, clients: int, rng: np.random.Generator) -> IntArray:
         """0, ..., m − 1."""
         return np.arange(clients)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.arrays import BoolArray
 from tacit.privacy.accounting import Cost, Event
 from tacit.privacy.prices import with_slack
 from tacit.privacy.runs import Cap, Promise, Run
@@ -61,7 +62,7 @@ class Account:
         self.first = np.zeros(0)  # δ of the first run's own price
         self.reports: dict[tuple[Event, int], NDArray[np.intp]] = {}  # of each plan, made so far
         self.promises: list[Promise] = []
-        self.doubts: dict[str, NDArray[np.bool_]] = {}
+        self.doubts: dict[str, BoolArray] = {}
         self.cap: Cap = ()
         self.opened = False  # whether a run was declared: from then on the cap is fixed
 

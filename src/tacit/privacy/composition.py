@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from tacit.arrays import FloatArray
+from tacit.arrays import FloatArray, IntArray
 from tacit.privacy.bracket import beyond, bracket, rounding
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.events import (
@@ -209,7 +209,7 @@ def _nothing(at: FloatArray) -> FloatArray:
 
 
 def _connected(
-    points: np.ndarray[Any, np.dtype[np.int64]],
+    points: IntArray,
     curve: Callable[[FloatArray], FloatArray],
     step: float,
 ) -> Any:

@@ -31,9 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.arrays import FloatArray
+from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, LedgerError
 from tacit.privacy import prices, runs
 from tacit.privacy.account import Statement
@@ -220,7 +219,7 @@ class Ledger(Record):
             self._append("spend", payload)
             return None
 
-    def _persist(self, key: Key, value: NDArray[Any], secure: bool) -> Release:
+    def _persist(self, key: Key, value: Array, secure: bool) -> Release:
         """Transaction B: ours, or what another process persisted first."""
         blob = io.BytesIO()
         np.save(blob, value, allow_pickle=False)

@@ -31,7 +31,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.arrays import FloatArray
+from tacit.arrays import BoolArray, FloatArray
 from tacit.errors import BudgetExceeded
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Approximate, Cost, Event, Gaussian, Poisson, Pure, Visible
@@ -130,7 +130,7 @@ def event_charge(event: Event, shares: FloatArray) -> FloatArray:
     return charge
 
 
-def groups(keys: FloatArray, among: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
+def groups(keys: FloatArray, among: BoolArray) -> list[NDArray[np.intp]]:
     """The rows that have equal keys, among those asked for; in the order of their first rows.
 
     >>> [g.tolist() for g in groups(np.array([[2.0], [1.0], [2.0], [1.0]]), np.array([1, 1, 1, 0]))]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tacit.arrays import FloatArray
+from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours
@@ -30,7 +30,7 @@ class Mechanism(Protocol):
 
     def release(
         self, contributions: Any, rng: np.random.Generator | None, shares: FloatArray | None = None
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Clip, sum, add noise; task i is clipped so that it reveals shares[i] · event."""
         ...
 
@@ -91,7 +91,7 @@ class Release:
     True
     """
 
-    value: NDArray[Any]
+    value: Array
     source: tuple[Key, ...]
     secure: bool
 
@@ -100,7 +100,7 @@ class Release:
             raise InvalidInput("a Release comes from at least one key; use Declared for constants")
         object.__setattr__(self, "value", _read_only(self.value))
 
-    def map(self, function: Callable[[NDArray[Any]], ArrayLike]) -> Release:
+    def map(self, function: Callable[[Array], ArrayLike]) -> Release:
         """function(value), still a Release: post-processing is free."""
         return Release.combine(function, self)
 
@@ -119,7 +119,7 @@ class Release:
         )
 
 
-def _read_only(value: ArrayLike) -> NDArray[Any]:
+def _read_only(value: ArrayLike) -> Array:
     array = np.array(value)  # a copy of our own, so that nobody else can write to it
     if array.dtype.hasobject:
         raise InvalidInput("only numbers, booleans and strings may leave; got an array of objects")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.arrays import FloatArray
+from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Event, Poisson, Pure, Visible
 from tacit.privacy.budget import Budget, Neighbours
@@ -259,7 +259,7 @@ def _checked_shares(run: Run, shares: Sequence[float] | FloatArray) -> FloatArra
     return given
 
 
-def packed(values: NDArray[Any]) -> Any:
+def packed(values: Array) -> Any:
     """A list, or the one number that all are."""
     first = values[0].item()
     return first if np.all(values == first) else values.tolist()

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
+from tacit.arrays import Array
 from tacit.errors import InvalidInput
 from tacit.folder import CERTIFICATE, MODEL
 from tacit.privacy.accounting import Cost, cost
@@ -32,7 +31,7 @@ class Facts:
     loss: str
     guarantee: Guarantee
     steps: tuple[Mapping[str, Any], ...]  # the releases of the run, in order
-    shared: Mapping[str, NDArray[Any]]  # releases and declared constants
+    shared: Mapping[str, Array]  # releases and declared constants
     withheld: tuple[str, ...]  # names of what was computed without a budget
     schema: Schema
     n_tasks: int | None  # None: the folder does not say
@@ -59,7 +58,7 @@ def public_facts(folder: Path) -> Facts:
 def _facts(
     certificate: Mapping[str, Any],
     description: Mapping[str, Any],
-    shared: Mapping[str, NDArray[Any]],
+    shared: Mapping[str, Array],
 ) -> Facts:
     tasks = certificate.get("tasks") or {}
     count = tasks.get("count") or len(description["labels"])
@@ -137,7 +136,7 @@ def best_guess(epsilon: float, delta: float) -> float:
     return min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
 
 
-def array_shape(value: NDArray[Any]) -> str:
+def array_shape(value: Array) -> str:
     """In words.
 
     >>> import numpy as np

@@ -10,8 +10,9 @@ from html import escape
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from tacit.arrays import Array
 from tacit.rounding import rounded_up
 
 Trace = dict[str, Any]
@@ -33,7 +34,7 @@ def plain(values: ArrayLike) -> list[Any]:
     return _plain(np.asarray(values, dtype=float))
 
 
-def _plain(array: NDArray[Any]) -> list[Any]:
+def _plain(array: Array) -> list[Any]:
     if array.ndim > 1:
         return [_plain(row) for row in array]
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in array]
@@ -119,7 +120,7 @@ def columns(values: ArrayLike, x_title: str, y_title: str) -> tuple[list[Trace],
     return [trace], layout(x_title, y_title, 320)
 
 
-def heat(matrix: NDArray[Any], scale: float, digits: str) -> Trace:
+def heat(matrix: Array, scale: float, digits: str) -> Trace:
     """A matrix as colours, blue up and orange down, from −scale to scale."""
     return {
         "type": "heatmap",
@@ -132,7 +133,7 @@ def heat(matrix: NDArray[Any], scale: float, digits: str) -> Trace:
     }
 
 
-def largest(matrix: NDArray[Any]) -> float:
+def largest(matrix: Array) -> float:
     """The largest size of an entry; 1 where all are zero."""
     return float(np.abs(matrix).max()) or 1.0
 
@@ -182,7 +183,7 @@ def histogram(values: ArrayLike, x_title: str, y_title: str) -> tuple[list[Trace
     return [trace], look, list(zip(edges[:-1], edges[1:], counts, strict=True))
 
 
-def round_edges(values: NDArray[Any], most: int = 24) -> NDArray[Any]:
+def round_edges(values: Array, most: int = 24) -> Array:
     """Edges that are multiples of 1, 2 or 5 times a power of ten, around all values.
 
     >>> round_edges(np.array([-0.31, 0.5]), most=5)
@@ -238,7 +239,7 @@ def heat_against(
 
 
 def panels(
-    matrices: Sequence[tuple[str, NDArray[Any]]], columns: Sequence[str], rows: Sequence[str]
+    matrices: Sequence[tuple[str, Array]], columns: Sequence[str], rows: Sequence[str]
 ) -> tuple[list[Trace], Layout]:
     """Matrices (rows, columns) under each other, each on its own symmetric scale."""
     each = 70 + 15 * len(rows)

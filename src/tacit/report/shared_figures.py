@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tacit.arrays import Array
 from tacit.report import figures
 from tacit.report.facts import Facts, array_shape
 from tacit.report.html import Figure, Table, number, paragraph
@@ -34,7 +34,7 @@ def shared_parts(facts: Facts) -> Parts:
     return [*parts, _everything(facts.shared)]
 
 
-def _unnamed(name: str, value: NDArray[Any]) -> bool:
+def _unnamed(name: str, value: Array) -> bool:
     known = ("mean", "covariance", "shape", "vote", "maps", "mean_moment")
     return name not in known and value.ndim == 2 and 1 < value.size <= MOST_CELLS * 10
 
@@ -63,7 +63,7 @@ def _mean(facts: Facts) -> Parts:
     return [Figure("mean", "The shared mean model", shows + _of_many(names), data, look, table)]
 
 
-def _covariance(facts: Facts, matrix: NDArray[Any]) -> Parts:
+def _covariance(facts: Facts, matrix: Array) -> Parts:
     parts: Parts = []
     if matrix.ndim == 2:
         parts.append(_spectrum(matrix, float(facts.shared.get("edge", np.asarray(np.nan)))))
@@ -79,7 +79,7 @@ def _covariance(facts: Facts, matrix: NDArray[Any]) -> Parts:
     return [*parts, Figure("features", "Features used", shows, data, look, table)]
 
 
-def _spectrum(matrix: NDArray[Any], edge: float) -> Figure:
+def _spectrum(matrix: Array, edge: float) -> Figure:
     values = np.linalg.eigvalsh(matrix)[::-1]
     data, look = figures.columns(values, "direction", "eigenvalue")
     shows = (
@@ -94,7 +94,7 @@ def _spectrum(matrix: NDArray[Any], edge: float) -> Figure:
     return Figure("spectrum", "Spectrum of the shared covariance", shows, data, look, table)
 
 
-def _matrix(name: str, value: NDArray[Any]) -> Figure:
+def _matrix(name: str, value: Array) -> Figure:
     """Any other matrix: a heat map of it."""
     trace = figures.heat(value, figures.largest(value), ".4g")
     look = figures.layout("column", "row", 360)
@@ -105,7 +105,7 @@ def _matrix(name: str, value: NDArray[Any]) -> Figure:
     return Figure(f"shared-{_slug(name)}", f"Shared: {name}", shows, [trace], look, table)
 
 
-def _everything(shared: Mapping[str, NDArray[Any]]) -> str:
+def _everything(shared: Mapping[str, Array]) -> str:
     """All names, what they are, and the numbers of those that are short."""
     rows = tuple((name, array_shape(value), _listed(value)) for name, value in shared.items())
     table = Table("Everything that was shared, by its name in the model file", _HEADINGS, rows)
@@ -115,7 +115,7 @@ def _everything(shared: Mapping[str, NDArray[Any]]) -> str:
 _HEADINGS = ("name", "what", "value")
 
 
-def _listed(value: NDArray[Any]) -> str:
+def _listed(value: Array) -> str:
     if value.size > 16:
         return f"{number(float(value.min()))} … {number(float(value.max()))}"
     return ", ".join(number(float(item)) for item in value.ravel())

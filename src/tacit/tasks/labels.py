@@ -19,10 +19,9 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit import folder
-from tacit.arrays import Array, IntArray
+from tacit.arrays import Array, BoolArray, IntArray
 from tacit.errors import InvalidInput, UndeclaredValue
 
 Classes: TypeAlias = tuple[Hashable, Hashable]
@@ -157,7 +156,7 @@ def require_one_text(labels: Iterable[Hashable], name: str) -> None:
             )
 
 
-def missing_mask(values: Array) -> npt.NDArray[np.bool_]:
+def missing_mask(values: Array) -> BoolArray:
     """Which rows are missing, (N,).
 
     >>> missing_mask(np.array(["a", None, float("nan")], dtype=object))

@@ -66,7 +66,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from tacit.arrays import FloatArray
+from tacit.arrays import FloatArray, IntArray
 from tacit.engine.arrivals import Arrival
 from tacit.errors import InvalidInput
 from tacit.linear.penalties import Penalty
@@ -99,7 +99,7 @@ class Sums(NamedTuple):
     """V (d, T), and the number of messages of each node, c (T,)."""
 
     V: FloatArray
-    counts: np.ndarray[Any, np.dtype[np.int64]]
+    counts: IntArray
 
 
 @dataclass(frozen=True)

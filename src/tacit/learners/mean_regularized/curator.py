@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from tacit.arrays import FloatArray
+from tacit.arrays import BoolArray, FloatArray
 from tacit.engine import Facts, Public, Step
 from tacit.errors import InvalidInput
 from tacit.learners.mean_regularized.participant import DYADIC, VOTED
@@ -35,7 +34,7 @@ class Curator:
     n_tasks: int
     steps: tuple[Step, ...]
     joined: bool  # whether a mean is released
-    undeclared: np.ndarray[Any, np.dtype[np.bool_]]  # (d,), columns without a declared range
+    undeclared: BoolArray  # (d,), columns without a declared range
     declared_target: bool
 
     @classmethod

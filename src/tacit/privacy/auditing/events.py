@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.arrays import FloatArray
+from tacit.arrays import BoolArray, FloatArray
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.auditing.bounds import Counts, epsilon_between, lower, mu_between, upper
 from tacit.privacy.auditing.claims import Claim
@@ -29,7 +28,7 @@ class Region:
     """
 
     text: str
-    holds: Callable[[FloatArray], NDArray[np.bool_]]
+    holds: Callable[[FloatArray], BoolArray]
     under: Side | None = 0
 
 

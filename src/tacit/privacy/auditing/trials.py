@@ -7,9 +7,8 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.arrays import FloatArray
+from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure
 from tacit.privacy.auditing.bounds import Counts, check_confidence, one_run_epsilon
@@ -116,7 +115,7 @@ def audit_exact(
 
 def audit_one_run(
     scores: FloatArray,
-    coins: NDArray[np.bool_],
+    coins: BoolArray,
     claim: Claim,
     *,
     guesses: int,
@@ -213,7 +212,7 @@ def _searched(
 
 def _count(
     source: _Source, regions: Sequence[Region], n: int, score: Score | None
-) -> tuple[NDArray[np.int64], Histogram]:
+) -> tuple[IntArray, Histogram]:
     """Hits (2, regions) in n draws of each side."""
     hits = np.zeros((2, len(regions)), dtype=np.int64)
     kept: tuple[list[FloatArray], list[FloatArray]] = ([], [])
@@ -231,7 +230,7 @@ def _count(
 def _best(
     claim: Claim,
     regions: Sequence[Region],
-    hits: NDArray[np.int64],
+    hits: IntArray,
     n: int,
     error: float,
     stratum: float,
