@@ -6,7 +6,6 @@ Every number here is a release, a function of releases, or declared.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
