@@ -9,7 +9,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
-from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm, spectrum
+from tacit.linear.penalties import Penalty
 from tacit.linear.prior_models import split_models, with_intercept
 from tacit.linear.problems import Problems
 from tacit.linear.proximal import Levels, decomposed_optimum, held_out, highest_level, optimum, path
@@ -45,7 +45,7 @@ def open_optimum(problems: Problems, loss: Loss, penalty: Penalty, level: float 
         lost = loss.value(predicted, problems.y[:, None]).sum(axis=0)
         level = float(levels[int(lost.argmin())])
     W = optimum(smooth_part(problems, loss), penalty, level, start=zero)
-    return Optimum(own.outwards(W), _used(W[:, :-1].T, penalty), level, 0.0)
+    return Optimum(own.outwards(W), penalty.spread(W[:, :-1].T), level, 0.0)
 
 
 def open_decomposed(
@@ -65,7 +65,7 @@ def open_decomposed(
         if given[0] is not None
         else list(Levels(highest_level(smooth, shared, zero), 5, 3.0).values()[1:])
     )
-    top = highest_level(smooth, own, zero) if not isinstance(own, SquaredNorm) else 1.0
+    top = highest_level(smooth, own, zero) if not own.is_ridge else 1.0
     second = [given[1]] if given[1] is not None else [share * top for share in OPEN_OWN]
     pairs = [(float(a), float(b)) for a in first for b in second]
 
@@ -82,15 +82,7 @@ def open_decomposed(
         predicted = held_out(problems, fit, OPEN_FOLDS)
         best = int(loss.value(predicted, problems.y[:, None]).sum(axis=0).argmin())
     P, Q = decomposed_optimum(smooth, shared, own, pairs[best], start=zero)
-    return Optimum(units.outwards(P + Q), _used(P[:, :-1].T, shared), *pairs[best])
-
-
-def _used(W: FloatArray, penalty: Penalty) -> FloatArray:
-    """(WWᵀ)^½ (d, d) for the trace norm, the norms of the rows (d,) for ℓ2,1."""
-    if not isinstance(penalty, TraceNorm):
-        return np.asarray(np.linalg.norm(W, axis=1))
-    sizes, U = spectrum(W)
-    return np.asarray((U * sizes) @ U.T)
+    return Optimum(units.outwards(P + Q), shared.spread(P[:, :-1].T), *pairs[best])
 
 
 def joined(problems: Problems, loss: Loss, found: Optimum, own: Penalty | None) -> FloatArray:

@@ -43,6 +43,10 @@ class Penalty(ABC):
         """(d, r), orthonormal, spanning the columns of W in the sense of this penalty."""
         return None
 
+    def spread(self, W: FloatArray) -> FloatArray:
+        """How much W uses each feature (d,): the norms of its rows; or each direction (d, d)."""
+        return np.asarray(np.linalg.norm(W, axis=1))
+
     def columns(self, level: float) -> ProxColumns:
         """The cheapest way to some columns of the prox, while others stay as they are."""
         return ProxColumns(self, level)
@@ -92,6 +96,11 @@ class TraceNorm(Penalty):
         order = np.argsort(-sizes, kind="stable")
         used = order[sizes[order] > 1e-9 * max(float(sizes.max(initial=0.0)), 1e-300)]
         return np.asarray(U[:, used])
+
+    def spread(self, W: FloatArray) -> FloatArray:
+        """(WWᵀ)^½."""
+        sizes, U = spectrum(W)
+        return np.asarray((U * sizes) @ U.T)
 
     def columns(self, level: float) -> SpectralColumns:
         return SpectralColumns(self, level)
