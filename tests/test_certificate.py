@@ -14,7 +14,7 @@ import pytest
 from tacit import folder
 from tacit.certificate import Subject, checked, digest, issued, require_proven, seal, write_folder
 from tacit.certificate.accounts import public_accounts, replayed
-from tacit.certificate.documents import SEAL, rendered, signed, signed_by
+from tacit.certificate.documents import SEAL, file_digest, rendered, signed, signed_by
 from tacit.certificate.issuing import first_line
 from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.privacy import promises
@@ -440,6 +440,93 @@ def test_whatever_is_in_the_files_there_is_a_verdict(
 ) -> None:
     (model / name).write_text(content)
     assert not checked(model, signer.fingerprint).ok
+
+
+def sealed_unsigned(model: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """As anybody can write it: the certificate with a change, and a seal that fits."""
+    certificate = rewrite(model, change)
+    (model / folder.CERTIFICATE).write_bytes(rendered(signed(certificate, None)))
+    seal(model, None)
+    return model
+
+
+def many_releases(certificate: dict[str, Any]) -> None:
+    part = certificate["accounts"][0]["runs"][0]
+    part["released"] = [[event, secure, 400_000] for event, secure, _ in part["released"] * 3]
+
+
+def many_events(certificate: dict[str, Any]) -> None:
+    part = certificate["accounts"][0]["runs"][0]
+    events = [{"kind": "Gaussian", "mu": 1e-6 * i} for i in range(1, 2_002)]
+    part["declared"]["plan"] = [[event, 1] for event in events]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"), [(many_releases, "releases in all"), (many_events, "different events")]
+)
+def test_what_would_keep_a_verifier_busy_is_not_even_tried(
+    change: Callable[[dict[str, Any]], None], said: str, model: Path
+) -> None:
+    assert said in " ".join(checked(sealed_unsigned(model, change)).problems)
+
+
+HOSTILE: list[Any] = [10**400, -1, 0, None, True, "x", [], {}, float("nan"), "\ud800"]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:8])
+def test_whatever_a_number_is_replaced_by_there_is_a_verdict(value: Any, model: Path) -> None:
+    def units(certificate: dict[str, Any]) -> None:
+        certificate["accounts"][0]["tasks"] = value
+
+    def price(certificate: dict[str, Any]) -> None:
+        certificate["guarantee"]["epsilon"] = value
+
+    def kind(certificate: dict[str, Any]) -> None:
+        certificate["accounts"][0]["runs"][0]["released"][0][0] = value
+
+    before = (model / folder.CERTIFICATE).read_bytes()
+    for change in (units, price, kind):
+        (model / folder.CERTIFICATE).write_bytes(before)
+        certificate = json.loads(before)
+        change(certificate)
+        try:
+            (model / folder.CERTIFICATE).write_bytes(rendered(signed(certificate, None)))
+            seal(model, None)
+        except ValueError:  # nothing that can be written as text
+            continue
+        assert not checked(model).ok
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../secret", "seal.json"])
+def test_a_seal_names_no_other_file(name: str, model: Path) -> None:
+    (model.parent / "secret").write_text("secret")
+    path = (model / name).resolve()
+    sealed_unsigned(model, lambda _: None)
+    sealed = read(model, folder.SEAL)
+    sealed["files"][name] = file_digest(path) if path.exists() else None
+    (model / folder.SEAL).write_bytes(rendered(sealed))
+    assert f"{folder.SEAL} names other files" in checked(model).problems[0]
+
+
+def test_a_signature_is_written_in_one_way_and_holds_nothing_else(
+    model: Path, signer: Signer
+) -> None:
+    good = read(model)["signature"]
+    for other in (
+        good | {"approved": "by the authority"},
+        good | {"value": good["value"].upper()},
+        good | {"public_key": " ".join(good["public_key"])},
+    ):
+        rewrite(model, lambda certificate, other=other: certificate.update(signature=other))  # type: ignore[misc] # bound early
+        assert "the signature does not fit" in checked(model, signer.fingerprint).problems[0]
+
+
+def test_a_seal_for_other_tasks_than_the_models_is_seen(model: Path, signer: Signer) -> None:
+    seal(model, signer, tasks=list(TASKS))
+    assert checked(model, signer.fingerprint).ok
+    for other in ([], ["north"], ["north", "south", 7], "7"):
+        seal(model, signer, tasks=other)
+        assert "other tasks" in " ".join(checked(model, signer.fingerprint).problems)
 
 
 def test_a_certificate_that_would_take_for_ever_is_refused(model: Path) -> None:

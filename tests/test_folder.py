@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,16 @@ def test_what_is_no_object_is_refused(content: bytes, said: str, tmp_path: Path)
     (tmp_path / "x.json").write_bytes(content)
     with pytest.raises(InvalidInput, match=said):
         folder.read_json(tmp_path / "x.json")
+
+
+def test_what_is_no_plain_file_of_a_moderate_size_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(folder.MOST_JSON + 1)
+    for name, said in (("pipe", "no plain file"), ("folder", "no plain"), ("long", "more than")):
+        with pytest.raises(InvalidInput, match=said):
+            folder.read_json(tmp_path / name)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

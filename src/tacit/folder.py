@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ LEDGER, RUN, LOCAL = "ledger.sqlite", "run.json", "local.json"
 PUBLIC_PAGE, LOCAL_PAGE = "report.html", "report.local.html"
 TRUSTED = (f"*{LEDGER}*", "*.signing", RUN, LOCAL, LOCAL_PAGE)
 """What belongs to the trusted side alone, and never into what a task receives."""
+
+MOST_JSON, MOST_MODEL = 64 * 2**20, 8 * 2**30
+"""Bytes that are read of a file somebody sent: no certificate is longer, and no model of ours."""
 
 Arrays = Mapping[str, Array]
 
@@ -75,12 +80,40 @@ def write_json(path: Path, value: Any) -> None:
     replace_file(path, (text + "\n").encode())
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file; InvalidInput if there is none."""
+def opened(path: Path, most: int = MOST_MODEL) -> BufferedReader:
+    """A regular file of at most so many bytes, to be read; InvalidInput: it is none.
+
+    Not blocking, because to open somebody's pipe would wait for its other end for ever.
+    """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (FileNotFoundError, NotADirectoryError):
         raise InvalidInput(f"there is no file {str(path)!r}") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+        os.close(handle)
+        why = f"has more than {most:,} bytes" if stat.S_ISREG(found.st_mode) else "is no plain file"
+        raise InvalidInput(f"{path} {why}")
+    return os.fdopen(handle, "rb")
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a JSON file holds, unless it is longer than any of ours."""
+    with opened(path, MOST_JSON) as file:
+        return file.read(MOST_JSON)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file; InvalidInput if there is none."""
+    return parsed(read_bytes(path), path)
+
+
+def parsed(content: bytes, path: Path) -> dict[str, Any]:
+    """The object in what was read from a file."""
+    try:
+        value = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} is not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -94,11 +127,12 @@ def read(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[st
 
     folder = Path(directory)
     try:
-        certificate = json.loads((folder / CERTIFICATE).read_text())
+        certificate = read_json(folder / CERTIFICATE)
+        opened(folder / MODEL).close()  # it is a plain file, of a moderate size
         with safe_open(folder / MODEL, framework="numpy") as file:
             description = json.loads(file.metadata()["tacit"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 not a dict
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise InvalidInput(f"{folder} is not a tacit model: {error}") from error
     return description, arrays, certificate
 

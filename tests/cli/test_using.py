@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -532,6 +533,40 @@ def test_a_folder_that_names_no_learner_of_ours_is_refused(fitted: Desk, command
     folder.write_model(model, description | {"learner": "Ledger"}, arrays)
     done = command("predict", model, fitted.table)
     assert (done.code, "not a learner" in done.err) == (2, True)
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def nested(path: Path) -> None:
+    path.write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
+
+
+@pytest.mark.parametrize("spoil", [a_pipe, nested])
+@pytest.mark.parametrize("name", ["certificate.json", "seal.json", "model.safetensors", "run.json"])
+def test_whatever_lies_in_a_folder_there_is_a_verdict_in_one_object(
+    name: str, spoil: Callable[[Path], None], fitted: Desk, process: Command
+) -> None:
+    model = fitted.path / "model"
+    spoil(model / name)
+    done = process("verify", model, "--json")
+    assert done.code == 1, done.err
+    assert json.loads(done.out)["problems"]
+    used = process("predict", model, fitted.table, "--json", "--out", fitted.path / "p.csv")
+    assert used.code in (1, 2)
+    assert (used.err.count("\n"), "Traceback" in used.err) == (1, False)
+
+
+def test_a_file_beside_the_sealed_ones_is_a_negative_verdict(
+    fitted: Desk, command: Command
+) -> None:
+    out = fitted.path / "h"
+    command("hand-out", fitted.path / "model", "--task", "s03", "--out", out)
+    (out / "README.html").write_text("<p>(0.01, 1e-09)-DP")
+    verdict = command("verify", out)
+    assert (verdict.code, "not covered by the seal" in verdict.out) == (1, True)
 
 
 # --- report --------------------------------------------------------------------------------------

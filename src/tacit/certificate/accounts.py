@@ -30,8 +30,9 @@ from tacit.tasks.labels import canonical_label
 UNIT, DATASET = "unit", "data"
 """What the nameless unit and its data set are called while they are folded."""
 
-MOST = 10**6
-"""More releases of one event than any run makes: who writes more wants to keep a verifier busy."""
+MOST, MOST_EVENTS = 10**6, 2_000
+"""More releases, and more different events, than the runs of any certificate make together: who
+writes more wants to keep a verifier busy."""
 
 Account = dict[str, Any]
 
@@ -142,7 +143,6 @@ def _as_entries(runs: Sequence[Mapping[str, Any]]) -> Iterator[Entry]:
     payloads: list[tuple[str, dict[str, Any]]] = [("ledger", {"identity": ""})]
     for number, part in enumerate(runs):
         name = str(number)
-        _require_moderate(part)
         payloads.append(("run", part["declared"] | {"run": name}))
         steps = [(event, secure) for event, secure, n in part["released"] for _ in range(int(n))]
         payloads += [
@@ -156,7 +156,15 @@ def _as_entries(runs: Sequence[Mapping[str, Any]]) -> Iterator[Entry]:
         yield Entry(seq, kind, payload, "")
 
 
-def _require_moderate(part: Mapping[str, Any]) -> None:
-    counts = [count for *_, count in (*part["declared"]["plan"], *part["released"])]
-    if not all(isinstance(count, int) and 0 < count <= MOST for count in counts):
+def require_moderate(accounts: Sequence[Mapping[str, Any]]) -> None:
+    """ValueError for accounts that nobody could fold in a reasonable time, before that is tried."""
+    runs = [part for account in accounts for part in account["runs"]]
+    planned = [step for part in runs for step in part["declared"]["plan"]]
+    released = [step for part in runs for step in part["released"]]
+    counts = [count for *_, count in (*planned, *released)]
+    if not all(type(count) is int and 0 < count <= MOST for count in counts):
         raise ValueError(f"a run releases an event between 1 and {MOST:,} times")
+    if sum(count for *_, count in released) > MOST:
+        raise ValueError(f"more than {MOST:,} releases in all")
+    if len({canonical(event) for event, *_ in (*planned, *released)}) > MOST_EVENTS:
+        raise ValueError(f"more than {MOST_EVENTS:,} different events")

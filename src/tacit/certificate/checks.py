@@ -20,7 +20,7 @@ from typing import Any
 
 from tacit import folder
 from tacit.certificate import documents
-from tacit.certificate.accounts import replayed
+from tacit.certificate.accounts import replayed, require_moderate
 from tacit.certificate.issuing import arrays_digest, first_line
 from tacit.errors import BudgetExceeded, TacitError
 from tacit.privacy import promises
@@ -91,12 +91,13 @@ def checked(directory: Path, expected: str | None = None) -> Finding:
         signer = documents.signed_by(certificate)
         wrong = documents.broken_seals(directory, certificate)
         wrong += _origin_problems(signer, expected)
-        wrong += [*contents_problems(directory, certificate), *certificate_problems(certificate)]
         sealed = documents.read(directory / folder.SEAL)
         wrong += seal_problems(sealed, certificate)
+        wrong += contents_problems(directory, certificate, sealed)
+        wrong += certificate_problems(certificate)
     except TacitError as error:
         return Finding((str(error),), expected=expected)
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except Exception as error:  # whatever somebody wrote there, it has a verdict
         return Finding((f"{folder.CERTIFICATE} is malformed: {error!r}",), expected=expected)
     digest = documents.digest(certificate)
     return Finding(
@@ -142,6 +143,7 @@ def certificate_problems(certificate: Mapping[str, Any]) -> Iterator[str]:
     if not certificate["accounts"]:
         yield from _without_ledger(guarantee)
         return
+    require_moderate(certificate["accounts"])
     yield from _unsaid(guarantee, certificate["accounts"])
     for account in certificate["accounts"]:
         yield from _account_problems(guarantee, certificate, account)
@@ -244,20 +246,25 @@ def seal_problems(sealed: Mapping[str, Any], certificate: Mapping[str, Any]) -> 
     """What a seal says beside the digests: whom its folder is for, and the total since."""
     for name in sorted(sealed.keys() - documents.OF_A_SEAL - {"tasks", "since"}):
         yield f"{folder.SEAL} holds {name!r}, which no seal has"
-    if not isinstance(sealed.get("tasks", []), list):
-        yield f"{folder.SEAL} does not name its tasks"
     since = sealed.get("since")
     if since is None:
         return
-    if {name: type(value) for name, value in since.items()} != SINCE:
+    if {name: type(value) for name, value in since.items()} != SINCE or not all(
+        isinstance(doubt, str) for doubt in since["doubts"]
+    ):
         yield f"{folder.SEAL} does not say what was recorded since"
     elif not all(math.inf > since[n] >= certificate["guarantee"][n] for n in ("epsilon", "delta")):
         yield f"{folder.SEAL} says a total below the certificate's"
 
 
-def contents_problems(directory: Path, certificate: Mapping[str, Any]) -> Iterator[str]:
-    """The model's public part is the one that the certificate speaks of."""
+def contents_problems(
+    directory: Path, certificate: Mapping[str, Any], sealed: Mapping[str, Any]
+) -> Iterator[str]:
+    """The model's public part is the one that the certificate speaks of, its tasks the seal's."""
     description, arrays, _ = folder.read(directory)
+    labels = description["labels"]
+    if canonical(sealed.get("tasks", labels)) != canonical(labels):
+        yield f"{folder.SEAL} is for other tasks than those in {folder.MODEL}"
     if description.get("learner") != certificate["learner"]:
         yield f"{folder.MODEL} holds another learner's model"
     digests = certificate["digests"]

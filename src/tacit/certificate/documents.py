@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +57,17 @@ def signed(document: Mapping[str, Any], signer: Signer | None) -> Document:
     bare = {k: v for k, v in document.items() if k != "signature"}
     if signer is None:
         return bare
-    signature = {
+    return bare | {"signature": _signature(signer.public, signer.sign(content(bare)))}
+
+
+def _signature(public: bytes, value: bytes) -> Document:
+    """The one way of writing it: it is not signed itself, so nothing else may stand in it."""
+    return {
         "algorithm": "Ed25519",
-        "public_key": signer.public.hex(),
-        "fingerprint": signer.fingerprint,
-        "value": signer.sign(content(bare)).hex(),
+        "public_key": public.hex(),
+        "fingerprint": fingerprint(public),
+        "value": value.hex(),
     }
-    return bare | {"signature": signature}
 
 
 def signed_by(document: Mapping[str, Any]) -> str | None:
@@ -77,10 +81,9 @@ def signed_by(document: Mapping[str, Any]) -> str | None:
     said = document["signature"]
     try:
         public, value = bytes.fromhex(said["public_key"]), bytes.fromhex(said["value"])
-        known = said["algorithm"] == "Ed25519" and said["fingerprint"] == fingerprint(public)
     except (KeyError, TypeError, ValueError):
-        known, public, value = False, b"", b""
-    if not (known and genuine(public, value, content(document))):
+        said, public, value = None, b"", b""
+    if said != _signature(public, value) or not genuine(public, value, content(document)):
         raise InvalidInput("the signature does not fit: something was changed after signing")
     return fingerprint(public)
 
@@ -105,8 +108,9 @@ def rendered(document: Mapping[str, Any]) -> bytes:
 def read(path: Path) -> Document:
     """The document in a file, which must hold nothing else: no second entry of the same name, which
     one reader would believe and another pass over, and no other way of writing it."""
-    document = folder.read_json(path)
-    if path.read_bytes() != rendered(document):
+    content = folder.read_bytes(path)
+    document = folder.parsed(content, path)
+    if content != rendered(document):
         raise InvalidInput(f"{path.name} is not as tacit writes it: somebody edited it")
     return document
 
@@ -149,19 +153,22 @@ def broken_seals(
         wrong.append(f"{folder.SEAL} is of format {sealed.get('format')!r}, expected {SEAL!r}")
     if sealed.get("certificate") != digest(certificate):
         wrong.append(f"{folder.CERTIFICATE} is not the one that this folder was sealed with")
-    files = sealed.get("files")
-    files = files if isinstance(files, dict) else {}
-    for name in dict.fromkeys([*SEALED, *map(str, files)]):
-        if name == but:
-            continue
-        there = file_digest(directory / name) if (directory / name).is_file() else None
-        if files.get(name) != there:
+    return [*wrong, *_changed(directory, sealed.get("files"), but)]
+
+
+def _changed(directory: Path, files: Any, but: str | None) -> Iterator[str]:
+    """A seal names files of ours alone: another name would lead out of the folder."""
+    if not isinstance(files, dict) or not files.keys() <= {*SEALED}:
+        yield f"{folder.SEAL} names other files than {' and '.join(SEALED)}"
+        return
+    for name in SEALED:
+        there = file_digest(directory / name) if (directory / name).exists() else None
+        if name != but and files.get(name) != there:
             how = "is gone" if there is None else "is not the file that was sealed"
-            wrong.append(f"{name} {how}")
-    return wrong
+            yield f"{name} {how}"
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file, in hex."""
-    with path.open("rb") as file:
+    with folder.opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

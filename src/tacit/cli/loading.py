@@ -37,7 +37,7 @@ def restored(directory: Path, found: Sequence[dict[str, Any]]) -> MultiTaskEstim
 
     try:
         model: MultiTaskEstimator = learner_class(found[0]["learner"]).restored(*found)
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{directory} is not a whole tacit model: {error!r}") from error

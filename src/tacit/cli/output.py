@@ -50,7 +50,7 @@ def warn(lines: list[str]) -> None:
 
 def stop(error: BaseException | str, code: int, *, as_json: bool, **details: Any) -> NoReturn:
     """The error in one line on stderr; under --json also as the one object on stdout."""
-    text = " ".join(_told(error).split())
+    text = one_line(" ".join(_told(error).split()))
     print(f"tacit: {text}", file=sys.stderr)
     if as_json:
         print(json.dumps({"error": text, "code": code} | details, ensure_ascii=False))

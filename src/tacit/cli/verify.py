@@ -46,10 +46,10 @@ def verify(
         "ok": found.ok,
         "verdict": found.verdict,
         "kind": kind,
-        "problems": list(found.problems),
+        "problems": [one_line(problem) for problem in found.problems],
         "says": found.says if found.ok else None,
         "proven": found.proven,
-        "tasks": None if found.tasks is None else list(found.tasks),
+        "tasks": list(found.tasks) if found.ok and found.tasks is not None else None,
         "since": found.since if found.ok else None,
         "fingerprint": found.fingerprint,
         "digest": found.digest,
@@ -85,38 +85,46 @@ def since_lines(since: Mapping[str, Any] | None) -> Iterator[str]:
         return
     pair = pair_text(since["epsilon"], since["delta"])
     doubts = f", NOT PROVEN: {'; '.join(map(str, since['doubts']))}" if since["doubts"] else ""
-    yield f"  since then    {since['runs']} runs in all by ledger entry {since['entry']}: {pair}{doubts}"
+    when = f"{since['runs']} runs in all by ledger entry {since['entry']}"
+    yield f"  since then    {when}: {pair}{doubts}"
 
 
 def judged(directory: Path, expected: str | None = None) -> tuple[str, Finding]:
     """What the folder is, and everything that is wrong with it."""
+    from tacit.certificate import Finding
+
+    try:
+        return _judged(directory, expected)
+    except Exception as error:  # whatever somebody wrote there, it has a verdict
+        return "unreadable", Finding((_told(error),), expected=expected)
+
+
+def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
     from dataclasses import replace
 
     from tacit import folder
-    from tacit.certificate import Finding, checked
+    from tacit.certificate import checked
     from tacit.cli.loading import restored
     from tacit.cli.since import recorded_since
-    from tacit.errors import TacitError
 
-    try:
-        description, arrays, certificate = folder.read(directory)
-        if description["learner"] not in NEEDS_A_MODULE:
-            restored(directory, (description, arrays, certificate))
-        n_models = len(description["labels"])
-        wrong = [*_model_problems(description, arrays)]
-    except (TacitError, KeyError, TypeError, ValueError, AttributeError) as error:
-        return "unreadable", Finding((_told(error),), expected=expected)
+    description, arrays, certificate = folder.read(directory)
+    if description["learner"] not in NEEDS_A_MODULE:
+        restored(directory, (description, arrays, certificate))
+    n_models = len(description["labels"])
+    wrong = [*_model_problems(description, arrays)]
     found = checked(directory, expected)
     if found.older:
         return "format 1", found
     if (directory / folder.RUN).exists():
         kind = "trusted side"
         wrong += disagreements(directory, certificate)
-        if not wrong:
+        if found.ok and not wrong:
             found = replace(found, since=recorded_since(directory, certificate))
     else:
         kind = {0: "public part", 1: "hand-out"}.get(n_models, "models of several tasks")
         wrong += _handed_out_problems(directory, n_models)
+        if found.ok and found.tasks is None:
+            wrong.append(f"{folder.SEAL} does not say whom it is for")
     return kind, replace(found, problems=(*found.problems, *wrong))
 
 
@@ -136,12 +144,15 @@ def _model_problems(description: dict[str, Any], arrays: dict[str, Any]) -> Iter
 
 
 def _handed_out_problems(directory: Path, n_models: int) -> Iterator[str]:
-    """What leaves holds nothing of the trusted side's."""
+    """What leaves holds nothing of the trusted side's, and nothing that is not sealed."""
     from tacit import folder
+    from tacit.certificate.documents import SEALED
 
     for path in sorted(directory.iterdir()):
         if any(path.match(pattern) for pattern in folder.TRUSTED):
             yield f"{path.name} belongs to the trusted side and must not be handed out"
+        elif path.name not in (*SEALED, folder.CERTIFICATE, folder.SEAL):
+            yield f"{path.name} is not covered by the seal: nobody knows who put it there"
     if n_models > 1:
         yield (
             f"it holds the models of {n_models} tasks and no {folder.RUN}: a hand-out holds one "
@@ -182,19 +193,20 @@ def disagreements(directory: Path, certificate: dict[str, Any]) -> list[str]:
     """Where certificate and ledger of a trusted folder disagree; empty if they agree."""
     from tacit.certificate.documents import digest
     from tacit.errors import TacitError
-    from tacit.folder import RunState
+    from tacit.folder import RunState, opened
     from tacit.privacy.ledger import Anchor, Ledger
 
     try:
         state = RunState.read(directory)
         file = state.ledger_path(directory)
+        opened(file).close()  # it is a plain file
         anchor = Anchor(certificate["ledger"]["digest"], certificate["ledger"]["length"])
         with Ledger(file, dataset=state.dataset, read_only=True) as ledger:
             verdict = ledger.verify(anchor)
             entries, identity = ledger.entries(), ledger.identity
     except TacitError as error:
         return [str(error)]
-    except (KeyError, TypeError):
+    except (LookupError, TypeError, ArithmeticError):
         return ["the certificate has no anchor in a ledger (digest and length)"]
     if not verdict.ok:
         return [f"the ledger is not the certificate's: {line}" for line in verdict.problems]

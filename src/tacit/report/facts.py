@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.arrays import Array
 from tacit.errors import InvalidInput
-from tacit.folder import CERTIFICATE, MODEL
+from tacit.folder import CERTIFICATE, MODEL, opened, read_json
 from tacit.privacy.accounting import Cost, cost
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import event_from_json
@@ -45,13 +45,14 @@ def public_facts(folder: Path) -> Facts:
     from safetensors import SafetensorError, safe_open
 
     try:
-        certificate = json.loads((folder / CERTIFICATE).read_text(encoding="utf-8"))
+        certificate = read_json(folder / CERTIFICATE)
+        opened(folder / MODEL).close()  # it is a plain file, of a moderate size
         with safe_open(folder / MODEL, framework="numpy") as file:
             description = json.loads(file.metadata()["tacit"])
             safe = [name for name, protected in description["protected"].items() if protected]
             shared = {name: file.get_tensor(f"shared.{name}") for name in safe}
         return _facts(certificate, description, shared)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise InvalidInput(f"{folder} is not a tacit model: {error}") from error
 
 
