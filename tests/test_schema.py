@@ -152,9 +152,23 @@ def test_numeric_categories_match_by_value() -> None:
         schema.transform([[2.5]])
 
 
-def test_text_is_not_the_number_it_looks_like() -> None:
-    with pytest.raises(UndeclaredValue, match="holds 1 in row 0"):
-        as_schema({0: ["1", "2"]}, ["grade"]).transform([[1]])
+@pytest.mark.parametrize("drops", [None, "drop"])
+def test_one_odd_cell_does_not_change_what_the_others_mean(drops: Any) -> None:
+    """It makes a column of numbers text: every other row was undeclared, and dropped."""
+    schema = as_schema({0: Column(categories=(0, 1), missing=drops)}, ["k"])
+    numbers = schema.coded(np.array([[0], [1], [1]], dtype=object))
+    if drops is None:
+        with pytest.raises(UndeclaredValue, match="'n/a' in row 2"):
+            schema.coded(np.array([["0"], ["1"], ["n/a"]]))
+        return
+    text = schema.coded(np.array([["0"], ["1"], ["n/a"]]))
+    np.testing.assert_array_equal(text[:2], numbers[:2])
+    assert np.isnan(text[2]).all()
+
+
+def test_a_code_is_text_and_keeps_its_zeros() -> None:
+    with pytest.raises(UndeclaredValue, match="'01' in row 0"):
+        as_schema({0: ["1", "2"]}, ["grade"]).transform([["01"]])
 
 
 # Missing values
@@ -181,7 +195,7 @@ def test_missing_without_a_rule_is_refused(column: Column) -> None:
         (Column(0, 1, missing="drop"), [None, np.nan, np.inf, "text", "", 10**400]),
         (Column(missing="drop"), [None, -np.inf, {}, "1,5"]),
         (Column(categories=("a", "b"), missing="drop"), [None, np.nan, "c", 1, "A"]),
-        (Column(categories=(0, 1, 2), missing="drop"), [None, 3, 0.5, "0"]),
+        (Column(categories=(0, 1, 2), missing="drop"), [None, 3, 0.5, "zero"]),
     ],
 )
 def test_a_row_to_be_dropped_is_marked_and_its_neighbours_keep_every_bit(

@@ -126,13 +126,13 @@ def test_repr_shows_no_row() -> None:
         (np.array(["b", "a", "b"]), ("a", "b")),
         (np.array([2, 1, 2], dtype=np.uint8), (1, 2)),
         ([("x", 2), ("x", 1), ("x", 2)], (("x", 1), ("x", 2))),
-        (["b", 1, "a"], ("b", 1, "a")),
+        (["b", 1, "a"], (1, "a", "b")),
         (pd.Series(["b", "a", "b"], dtype="category"), ("a", "b")),
         (pl.Series(["b", "a", "b"]), ("a", "b")),
         (np.array([[2], [1], [2]]), (1, 2)),
     ],
 )
-def test_labels_are_sorted_by_type_or_kept_as_they_appear(
+def test_labels_are_sorted_as_their_type_sorts_or_by_their_texts(
     given_labels: Any, stored: tuple[Any, ...]
 ) -> None:
     tasks = TaskSet.from_arrays(np.zeros((3, 1)), np.zeros(3), given_labels)
@@ -388,9 +388,9 @@ def test_classes_are_measured_only_when_asked() -> None:
         ([1, 1, 1], (0, 1), [1, 1, 1]),
         ([0.0, 0.0, 0.0], (0, 1), [-1, -1, -1]),
         (np.array([1, 1, 1], dtype=np.uint8), (0, 1), [1, 1, 1]),
-        ([True, True, True], (False, True), [1, 1, 1]),
-        ([False, True, False], (False, True), [-1, 1, -1]),
-        (pd.Series([False] * 3, dtype="boolean"), (False, True), [-1, -1, -1]),
+        ([True, True, True], (0, 1), [1, 1, 1]),
+        ([False, True, False], (0, 1), [-1, 1, -1]),
+        (pd.Series([False] * 3, dtype="boolean"), (0, 1), [-1, -1, -1]),
         ([True, 0, 1], (0, 1), [1, -1, 1]),
         ([-1, 1, 1], (-1, 1), [-1, 1, 1]),
     ],

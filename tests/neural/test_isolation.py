@@ -559,3 +559,24 @@ def test_rows_that_the_module_refuses_are_an_error_before_anything_is_spent() ->
     with pytest.raises(InvalidInput, match="the module cannot take these rows"):
         small_fit(Words(), X, ledger)
     assert {entry.kind for entry in ledger.entries()} == {"ledger"}
+
+
+def test_a_callers_autocast_reaches_no_pass() -> None:
+    """It belongs to a thread: one pass ran in the caller's, several in others', so that the size of
+    a cohort decided everybody's arithmetic."""
+    examples = Examples(torch.randn(40, 6), torch.randint(0, 2, (40,)), np.arange(0, 41, 2))
+    work = LocalWork(3, 2, 0.1, 0.0, "cross_entropy")
+    stacked = Stacked(nn.Linear(6, 2), examples.X[:2])
+    trainer = Trainer(stacked, work, examples, 1)
+    w = stacked.start()
+    plain = trainer.each(lambda worker, part: _product(w, part), 4, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        one = trainer.each(lambda worker, part: _product(w, part), 2, 2)
+        several = trainer.each(lambda worker, part: _product(w, part), 4, 2)
+    assert torch.equal(several, plain)
+    assert torch.equal(one, plain[:2])
+
+
+def _product(w: Tensor, part: slice) -> Tensor:
+    rows = torch.full((part.stop - part.start, len(w)), 1 / 3)
+    return rows @ torch.outer(w, w)

@@ -8,16 +8,13 @@ and each cell by the declaration alone; Parquet, which has types, comes out the 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.arrays import Array
-from tacit.errors import InvalidInput
 from tacit.tasks import Column, Schema, canonical_label, task_codes
-from tacit.tasks.labels import distinct
+from tacit.tasks.labels import category, distinct
 from tacit.tasks.tables import Table, as_vector
 
 if TYPE_CHECKING:
@@ -50,36 +47,6 @@ def cells(series: polars.Series, column: Column) -> Array:
     found, codes = distinct(values, f"column {series.name!r}")
     meant = [category(cell, column.categories) for cell in found]
     return np.fromiter(meant, object, len(meant))[codes]
-
-
-def category(cell: Hashable, categories: Sequence[Hashable]) -> Hashable:
-    """The declared category that a cell writes; one that writes none stays as it is.
-
-    >>> category("1.0", (0, 1)), category("True", (False, True)), category("01", ("1",))
-    (1, True, '01')
-    >>> category(1.0, ("1", "2")), category("1", (1, "1"))
-    ('1', '1')
-    """
-    if cell in categories:
-        return cell
-    if isinstance(cell, str):
-        return next((known for known in categories if _value(cell) == known), cell)
-    try:
-        text = canonical_label(cell)
-    except InvalidInput:  # a missing cell, or a type that no category has
-        return cell
-    return text if text in categories else cell
-
-
-def _value(text: str) -> float:
-    """The number or truth value that a text writes; NaN, which equals nothing, if none."""
-    word = text.strip().lower()
-    if word in ("true", "false"):
-        return word == "true"
-    try:
-        return float(word)
-    except ValueError:
-        return math.nan
 
 
 def _numbers(series: polars.Series) -> polars.Series:

@@ -87,8 +87,8 @@ class Classes:
 
 
 def known_classes(declared: Any, y: Any, outputs: int) -> Classes:
-    """As declared; or 0, ..., outputs − 1 if y holds integers (the module declares them); or false
-    and true, whichever occur; or what y holds, which is not public.
+    """As declared; or 0, ..., outputs − 1 if y holds whole numbers, false and true among them (the
+    module declares them), however they are written; or what y holds, which is not public.
 
     >>> known_classes(None, [0, 2, 2], 4).values, known_classes(None, ["a", "b"], 2).measured
     (array([0, 1, 2, 3]), True)
@@ -96,10 +96,8 @@ def known_classes(declared: Any, y: Any, outputs: int) -> Classes:
     labels = _labels(y)
     if declared is not None:
         found = Classes(np.asarray(declared))
-    elif labels.dtype.kind in "iu":
+    elif labels.dtype.kind in "biuf" and np.all(labels == np.round(labels.astype(np.float64))):
         found = Classes(np.arange(outputs))
-    elif labels.dtype.kind == "b":
-        found = Classes(np.array([False, True]))
     else:
         found = Classes(np.unique(labels), measured=True)
     if len(found.values) != outputs:

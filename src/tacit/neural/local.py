@@ -210,7 +210,9 @@ class Trainer:
             worker = self._idle.get()
             try:
                 run = partial(job, worker)
-                return spared(run, part) if spare else run(part)
+                # Both belong to a thread: a pass must not tell whether it was the caller's.
+                with torch.autocast(self.device.type, enabled=False), torch.enable_grad():
+                    return spared(run, part) if spare else run(part)
             finally:
                 self._idle.put(worker)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, MissingValues
-from tacit.tasks.labels import listed, missing_mask, positions, require_declared
+from tacit.tasks.labels import category, distinct, listed, missing_mask, require_declared
 from tacit.tasks.tables import as_numbers, nearest, readable_numbers, require_finite
 
 _MISSING = -2  # the position of a missing value; -1 is an undeclared one
@@ -148,10 +148,16 @@ class Column:
 
 
 def _category_positions(values: Array, categories: Sequence[Hashable], name: str) -> Array:
-    """The position of each row's category (N,); -1 if it is not declared, or _MISSING."""
+    """The position of each row's category (N,); -1 if it is not declared, or _MISSING.
+
+    Each cell is read by itself: one "n/a" makes a column of numbers text, and "1" is still 1.
+    """
     found = np.full(len(values), _MISSING, dtype=np.int64)
     present = ~missing_mask(values)
-    found[present] = positions(values[present], categories, f"column {name!r}")
+    cells, codes = distinct(values[present], f"column {name!r}")
+    lookup = {known: position for position, known in enumerate(categories)}
+    meant = [lookup.get(category(cell, categories), -1) for cell in cells]
+    found[present] = np.array(meant, dtype=np.int64)[codes]
     return found
 
 

@@ -8,11 +8,12 @@ one more school is called "A7", would open a new account for everybody.
 from __future__ import annotations
 
 import json
+import math
 import numbers
 import re
-import string
 import unicodedata
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -29,7 +30,7 @@ Classes: TypeAlias = tuple[Hashable, Hashable]
 NUMERIC = "biuf"  # dtype kinds: bool, signed, unsigned, float
 DEEPEST = 8
 """How far tuples nest in a label."""
-INVISIBLE = string.whitespace + "\ufeff\u200b\u200c\u200d\u2060\xa0"
+INVISIBLE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff\u200b\u200c\u200d\u2060"
 """What text may begin or end with and nobody sees: blanks, a byte order mark, zero-width spaces."""
 WRITTEN_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 """How tables write an integer of a column of floats: 1.0 is 1, and 1.10 or 01.0 is text."""
@@ -184,8 +185,7 @@ def require_present(values: Array, name: str) -> None:
 def distinct(values: Array, name: str) -> tuple[tuple[Hashable, ...], IntArray]:
     """The distinct labels and, for each row, the position of its label (N,).
 
-    Labels are plain Python values. They are sorted if they are all numbers or all of one type
-    that sorts; otherwise they keep the order of first appearance.
+    Labels are plain Python values, sorted as numbers or as one type that sorts, or by their texts.
 
     >>> distinct(np.array(["b", "a", "b"]), "task")
     (('a', 'b'), array([1, 0, 1]))
@@ -273,10 +273,42 @@ def _is_hashable(item: object) -> bool:
 
 
 def _ordered(labels: list[Any]) -> tuple[Hashable, ...]:
+    """Sorted, by their texts where Python cannot: never by which came first, which rows decide."""
     one_type = len({type(label) for label in labels}) == 1
-    if not one_type and not all(isinstance(label, numbers.Real) for label in labels):
-        return tuple(labels)
+    if one_type or all(isinstance(label, numbers.Real) for label in labels):
+        with suppress(TypeError):
+            return tuple(sorted(labels))
     try:
-        return tuple(sorted(labels))
-    except TypeError:
+        return tuple(sorted(labels, key=canonical_label))
+    except InvalidInput:  # of no task: they are refused, or are a table's cells
         return tuple(labels)
+
+
+def category(cell: Hashable, categories: Sequence[Hashable]) -> Hashable:
+    """The declared category that a cell writes; one that writes none stays as it is.
+
+    >>> category("1.0", (0, 1)), category("True", (False, True)), category("01", ("1",))
+    (1, True, '01')
+    >>> category(1.0, ("1", "2")), category("1", (1, "1"))
+    ('1', '1')
+    """
+    if cell in categories:
+        return cell
+    if isinstance(cell, str):
+        return next((known for known in categories if _value(cell) == known), cell)
+    try:
+        text = canonical_label(cell)
+    except InvalidInput:  # a missing cell, or a type that no category has
+        return cell
+    return text if text in categories else cell
+
+
+def _value(text: str) -> float:
+    """The number or truth value that a text writes; NaN, which equals nothing, if none."""
+    word = text.strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan

@@ -72,18 +72,17 @@ def is_conventional(classes: Classes) -> bool:
 
 
 def measured_classes(y: object) -> Classes:
-    """0/1 or false/true if y holds nothing else, and otherwise the two classes that occur.
+    """0 and 1 if y holds nothing else, false and true among them, however each row writes them; and
+    otherwise the two classes that occur, which is a look at the data: nothing proven rests on it.
 
-    Those look at the data, so nothing proven rests on them.
-
-    >>> measured_classes([1, 1]), measured_classes(["b", "a", "b"])
+    >>> measured_classes([True, 1]), measured_classes(["b", "a", "b"])
     ((0, 1), ('a', 'b'))
     """
     values = as_vector(y, "y")
     require_present(values, "y")
     labels, _ = distinct(values, "y")
     if set(labels) <= {0, 1}:
-        return (False, True) if all(isinstance(label, bool) for label in labels) else (0, 1)
+        return 0, 1
     if len(labels) > 2 and not all(_is_class_label(label) for label in labels):
         raise InvalidInput(
             f"Unknown label type: y is continuous, with {len(labels)} distinct values; "

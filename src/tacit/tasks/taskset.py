@@ -22,9 +22,8 @@ DeclaredClasses = Sequence[Hashable] | Literal["from-data"] | None
 class TaskSet:
     """Ragged tasks stored as one array with offsets: task i is rows offsets[i] to offsets[i+1].
 
-    Labels are sorted if they are all numbers or all of one type that sorts, and keep the order of
-    first appearance otherwise. Rows of one task keep their order. Nothing is shared with the
-    arrays that were given.
+    Labels are sorted: as numbers, as one type that sorts, or by their texts. Rows of one task keep
+    their order. Nothing is shared with the arrays that were given.
 
     >>> tasks = TaskSet.from_arrays([[1.0], [2.0], [3.0]], [10, 20, 30], task=["b", "a", "b"])
     >>> tasks
