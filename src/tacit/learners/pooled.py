@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from tacit.arrays import FloatArray
 from tacit.engine import Message, Unprotected
 from tacit.estimator import Home, MultiTaskEstimator, learner
 from tacit.linear.batched import Problems
+from tacit.linear.losses import LossName
 from tacit.linear.single_task_fits import best_alone
 
 
@@ -23,7 +24,7 @@ class Pooled(MultiTaskEstimator):
     True
     """
 
-    loss: Literal["squared", "logistic"] = field(default="squared", kw_only=False)
+    loss: LossName = field(default="squared", kw_only=False)
     ranges: Any = None
     fit_intercept: bool = True
 

@@ -11,6 +11,7 @@ from tacit.arrays import FloatArray
 from tacit.engine import Message
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, MultiTaskEstimator, learner
+from tacit.linear.losses import LossName
 from tacit.linear.proximal import lasso_alone
 from tacit.linear.single_task_fits import best_alone
 
@@ -27,7 +28,7 @@ class SingleTask(MultiTaskEstimator):
     (1, 2)
     """
 
-    loss: Literal["squared", "logistic"] = field(default="squared", kw_only=False)
+    loss: LossName = field(default="squared", kw_only=False)
     ranges: Any = None
     fit_intercept: bool = True
     penalty: Literal["l2", "l1"] = "l2"

@@ -166,7 +166,6 @@ def _newton(
 
     A task stops by its own step alone: what it gets must not depend on the tasks beside it.
     """
-    Zt = Z.transpose(0, 2, 1)
     ridge = penalty * np.eye(Z.shape[2])
 
     def predict(u: FloatArray) -> FloatArray:
@@ -176,7 +175,7 @@ def _newton(
         return row_sums(np.where(real, loss.value(eta, y), 0.0)) + penalty / 2 * row_sums(u * u)
 
     def hessian(eta: FloatArray) -> FloatArray:
-        return np.asarray(Zt @ (Z * loss.curvature(eta, y)[:, :, None]) + ridge)
+        return np.asarray(Z.transpose(0, 2, 1) @ (Z * loss.curvature(eta, y)[:, :, None]) + ridge)
 
     u, eta = start, predict(start)
     value = objective(u, eta)

@@ -17,6 +17,9 @@ TEMPERATURE = 0.7
 DECADES = (1.5, 1.0)
 """Spread of the public prior of log10 λ below and above λ₀."""
 
+LEAST_TRUST = 0.02
+"""What is shared, and what a task finds alone, are each believed this much at least."""
+
 NOISE_FLOOR = 0.1**2
 """A pseudo-row with this share of the task's mean square, so that one row proves little."""
 

@@ -23,7 +23,7 @@ from tacit.arrays import FloatArray
 from tacit.linear.batched import Path, Problems, factor, solve_path
 from tacit.linear.covariance_maps import spread
 from tacit.linear.losses import Loss
-from tacit.linear.model_averaging import log_evidence, mixture, usual_penalties
+from tacit.linear.model_averaging import LEAST_TRUST, log_evidence, mixture, usual_penalties
 from tacit.linear.prior_models import with_intercept
 from tacit.linear.single_task_fits import (
     INTERCEPT_VARIANCE,
@@ -32,8 +32,6 @@ from tacit.linear.single_task_fits import (
     in_own_units,
     own_path,
 )
-
-LEAST_TRUST = 0.02
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,10 @@ from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Unprotected
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.learners.mean_regularized.curator import Curator
-from tacit.learners.mean_regularized.participant import LEAST_TRUST, VOTED, Prior, Tasks
+from tacit.learners.mean_regularized.participant import VOTED, Prior, Tasks
 from tacit.linear.batched import shared_mean, solve_path
 from tacit.linear.losses import Loss
-from tacit.linear.model_averaging import STRONGEST, log_evidence
+from tacit.linear.model_averaging import LEAST_TRUST, STRONGEST, log_evidence
 from tacit.linear.problems import Problems
 from tacit.linear.single_task_fits import PENALTIES
 

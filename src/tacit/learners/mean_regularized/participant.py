@@ -15,6 +15,7 @@ from tacit.estimator import Home
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import (
+    LEAST_TRUST,
     ballots,
     default_penalty,
     log_evidence,
@@ -27,7 +28,6 @@ from tacit.linear.single_task_fits import PENALTIES, in_own_units, own_path
 from tacit.linear.threads import isolated
 
 VOTED = PENALTIES[2:-1:2]  # 0.1, 1, ..., 10⁴: the coarser path on which tasks vote
-LEAST_TRUST = 0.02
 DYADIC = np.arange(-20, 21)  # candidate scales 2^k
 
 

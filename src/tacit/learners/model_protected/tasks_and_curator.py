@@ -17,7 +17,7 @@ from tacit.learners.model_protected.covariance_schedule import Kind
 from tacit.linear.batched import Path, solve_path
 from tacit.linear.covariance_maps import applied, group_map, spread, trace_map
 from tacit.linear.losses import Loss
-from tacit.linear.model_averaging import log_evidence, mixture, usual_penalties
+from tacit.linear.model_averaging import LEAST_TRUST, log_evidence, mixture, usual_penalties
 from tacit.linear.penalties import ColumnNorm, L1Norm, Penalty, SquaredNorm
 from tacit.linear.prior_models import split_path, with_intercept
 from tacit.linear.problems import Problems
@@ -33,7 +33,6 @@ Start = Literal["ridge", "lasso", "zeros"] | Callable[[Problems, Loss], FloatArr
 
 SHIFT = {"full": 1.25, "diagonal": 2.0, "tasks": 1.25}  # c, in edges of the noise: none is lost
 HEARD = 1.1  # an eigenvalue of the covariance counts when it exceeds the noise by this factor
-LEAST_TRUST = 0.02
 
 OWN_PENALTIES: dict[str, Penalty] = {
     "l1": L1Norm(),
