@@ -300,3 +300,20 @@ def test_auto_is_a_rule_of_public_facts(
     n_tasks: int, n_columns: int, loss: Any, learner: str
 ) -> None:
     assert automatic(n_tasks, n_columns, loss) == learner
+
+
+def test_data_that_cannot_be_measured_at_home_stop_nothing(
+    desk: Desk, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the page is there, and anybody is handed anything, must not tell of one task's
+    rows: a spread of denormals, a curve without points."""
+
+    def fails(*given: Any, **named: Any) -> Any:
+        raise ZeroDivisionError("a spread of nothing")
+
+    monkeypatch.setattr("tacit.report.local_view.measure", fails)
+    done = command(*desk.fit())
+    assert done.code == 0
+    assert "nothing was measured at home" in done.err
+    assert (desk.path / "model" / "report.html").is_file()
+    assert command("verify", desk.path / "model").code == 0

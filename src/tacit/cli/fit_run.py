@@ -67,9 +67,9 @@ def run_fit(request: Request, terms: Terms, *, curve: bool, resume: bool, as_jso
         data = replace(data, tasks=training)  # frees the memory of the whole
         model = _fitted(request, data, training, state, ledger)
         files = _written(request, terms, model, data, state, signer)
-        files += _measured(request.out, model, data, training, held_out, curve=curve)
-        seal(request.out, signer)  # again, with the page
         replace(state, complete=True).write(request.out)
+        if held_out is not None:  # at home, and after all that anybody else will ever see
+            files += _measured(request.out, model, data, training, held_out, curve=curve)
     found = _found(request, file, signer, model, data, files) | {"warnings": warnings}
     say(found, _text(found, str(model.guarantee_)), as_json=as_json)
 
@@ -239,9 +239,11 @@ def _written(
     state: RunState,
     signer: Signer | None,
 ) -> list[Path]:
-    """The certificate, with everything that was declared on the command line, and the model."""
+    """The certificate, with everything that was declared on the command line, the model, the page
+    that may be shown to anyone, and their seal."""
     from tacit.certificate.checks import budget_to_json
     from tacit.privacy.promises import with_attestation
+    from tacit.report.pages import write_pages
 
     promised = model.guarantee_
     said = with_attestation(promised.not_covered, terms.attested)
@@ -259,7 +261,10 @@ def _written(
         attested=list(terms.attested),
     )
     model.save(request.out, signing_key=signer)
-    return [request.out / name for name in (folder.MODEL, folder.CERTIFICATE, folder.SEAL)]
+    names = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
+    files = [*(request.out / name for name in names), *write_pages(request.out)]
+    seal(request.out, signer)  # again, with the page
+    return files
 
 
 def _measured(
@@ -267,20 +272,22 @@ def _measured(
     model: MultiTaskEstimator,
     data: Data,
     training: TaskSet,
-    held_out: TaskSet | None,
+    held_out: TaskSet,
     *,
     curve: bool,
 ) -> list[Path]:
-    """The trusted side's measurements and both pages."""
+    """The trusted side's measurements and their page. Data in which they cannot be made stop
+    nothing: whether a run ends would tell of them."""
     from tacit.report.local_view import measure, write_local
-    from tacit.report.pages import write_pages
+    from tacit.report.pages import write_local_page
 
-    files = []
-    if held_out is not None:
+    try:
         with progress_bar("measuring at home") as report:
             view = measure(model, training, held_out, data.schema, curve=curve, progress=report)
-        files.append(write_local(view, out))
-    return files + write_pages(out)
+        return [write_local(view, out), write_local_page(out)]
+    except Exception as error:  # whatever it is, it is the trusted side's alone
+        warn([f"nothing was measured at home: {type(error).__name__}: {error}"])
+        return []
 
 
 def _found(

@@ -20,13 +20,18 @@ def write_pages(folder: Path, out: Path | None = None) -> list[Path]:
     ``out``: where to, if not into the folder. A report.local.html whose measurements are gone is
     removed.
     """
-    facts, where = public_facts(folder), folder if out is None else out
-    written = [where / PUBLIC_PAGE]
-    replace_file(written[0], public_page(facts).html().encode())
-    private = where / LOCAL_PAGE
+    where = folder if out is None else out
+    written = where / PUBLIC_PAGE
+    replace_file(written, public_page(public_facts(folder)).html().encode())
     if not (folder / LOCAL).is_file():
-        private.unlink(missing_ok=True)
-        return written
-    page = local_page(facts, read_local(folder)).html()
+        (where / LOCAL_PAGE).unlink(missing_ok=True)
+        return [written]
+    return [written, write_local_page(folder, out)]
+
+
+def write_local_page(folder: Path, out: Path | None = None) -> Path:
+    """Writes report.local.html of the measurements in the folder."""
+    private = (folder if out is None else out) / LOCAL_PAGE
+    page = local_page(public_facts(folder), read_local(folder)).html()
     replace_file(private, page.encode(), private=True)
-    return [*written, private]
+    return private
