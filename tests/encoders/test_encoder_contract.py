@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,18 @@ def test_clones_share_a_ledger_and_a_simulation_counts_what_it_clipped(made: Any
     device = fitted(made())
     device.transform(far)
     assert not hasattr(device, "clipped_rows_")
+
+
+ODD = {"text": "n/a", "blank": "", "huge": 10**400, "complex": 1j, "none": None, "inf": math.inf}
+
+
+@both
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_what_one_users_cell_holds_stops_nobody_elses_report(made: Any, odd: Any) -> None:
+    """That nothing came would tell what one row was."""
+    encoder = fitted(made(noise="simulated"))
+    rows = np.array(X[:3], dtype=object)
+    plain = encoder.encode(X[:3])
+    rows[1, 0] = odd
+    assert encoder.transform(rows).shape == (3, plain.shape[1])
+    np.testing.assert_array_equal(encoder.encode(rows)[[0, 2]], plain[[0, 2]])

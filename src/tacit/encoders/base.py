@@ -81,11 +81,11 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
             raise InvalidInput(f"local budgets are for any two vectors: 'replace', {self.budget}")
 
     def _rows(self, X: Any, *, fitting: bool = False) -> Any:
-        """Rows of numbers; under a budget a user's NaN is nobody else's business."""
+        """Rows of numbers; under a budget what one user's cell holds is nobody else's business."""
         try:
             rows = validate_data(
                 self,
-                X,
+                X if fitting or self.budget is None else _readable(X),
                 reset=fitting,
                 accept_sparse="csr" if self._sparse else False,
                 dtype=np.float64,
@@ -253,6 +253,26 @@ def _require_finite(rows: Any) -> None:
         bad = np.flatnonzero(np.isnan(np.asarray((rows * 0.0).sum(axis=1)).ravel()))
     if bad.size:
         raise InvalidInput(f"X has NaN or infinity in {bad.size} rows, first in row {bad[0]}")
+
+
+def _readable(X: Any) -> Any:
+    """Cells that may hold anything, each as the number that it is, or NaN; others as they are."""
+    if hasattr(X, "columns"):
+        odd = any(getattr(kind, "kind", "O") in "OUS" for kind in getattr(X, "dtypes", ()))
+        return X.map(_number) if odd and hasattr(X, "map") else X
+    if isinstance(X, np.ndarray) and X.dtype.kind not in "OUSc":
+        return X
+    if not isinstance(X, np.ndarray | list | tuple):
+        return X  # sparse rows hold numbers alone
+    cells = np.array(X, dtype=object)
+    return X if cells.ndim != 2 else np.vectorize(_number, otypes=[np.float64])(cells)
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")
 
 
 def _longer(phi: FloatArray, radius: float) -> int:

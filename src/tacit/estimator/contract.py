@@ -36,6 +36,7 @@ from tacit.estimator.home import Home
 from tacit.estimator.prediction import Predicting
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss, loss_named
+from tacit.linear.threads import isolated
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.planning import UNIT, Door, history, open_door, stated
 from tacit.tasks import (
@@ -122,7 +123,8 @@ class MultiTaskEstimator(Predicting):
         door = self._door(tasks.labels, schema)
         outcome = Outcome(self._open(home)) if door is None else self._run(home, door, progress)
         self._remember(schema, tasks, outcome, door)
-        self._set_models(self._at_home(home, outcome.shared), tasks.labels)
+        with isolated():  # nothing in the data stops a run, or warns, after its releases
+            self._set_models(self._at_home(home, outcome.shared), tasks.labels)
         return self
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
