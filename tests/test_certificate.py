@@ -521,6 +521,59 @@ def test_a_signature_is_written_in_one_way_and_holds_nothing_else(
         assert "the signature does not fit" in checked(model, signer.fingerprint).problems[0]
 
 
+def an_extra_key(certificate: dict[str, Any]) -> None:
+    certificate["approved"] = "by the authority"
+
+
+def hidden_operator(certificate: dict[str, Any]) -> None:
+    said = certificate["guarantee"]["not_covered"]
+    certificate["guarantee"]["not_covered"] = [s for s in said if s not in UNIT.not_covered]
+
+
+def proven_in_words(certificate: dict[str, Any]) -> None:
+    certificate["guarantee"]["proven"] = "true"
+
+
+def secure_as_number(certificate: dict[str, Any]) -> None:
+    certificate["guarantee"]["secure_noise"] = 1
+
+
+def other_count(certificate: dict[str, Any]) -> None:
+    certificate["tasks"] = {"column": "school", "count": 3_000}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (an_extra_key, "which no certificate has"),
+        (hidden_operator, "not covered: the operator"),
+        (proven_in_words, "expected bool"),
+        (secure_as_number, "expected bool"),
+        (other_count, "3000 tasks"),
+    ],
+)
+def test_a_certificate_says_what_it_must_and_nothing_else(
+    change: Callable[[dict[str, Any]], None], said: str, model: Path
+) -> None:
+    assert said in " ".join(checked(sealed_unsigned(model, change)).problems)
+
+
+def test_nothing_undeclared_is_certified() -> None:
+    ledger = Ledger.in_memory()
+    about = subject(ledger, "only", spend(ledger, "only"))
+    with pytest.raises(InvalidInput, match="approved"):
+        issued(about, None, approved="by the authority")
+
+
+def test_a_mechanism_that_nobody_knows_is_not_among_what_was_verified(model: Path) -> None:
+    def renamed(certificate: dict[str, Any]) -> None:
+        certificate["steps"][0]["mechanism"] = {"name": "TheirSum", "sigma": 1e9}
+
+    assert not [line for line in checked(model).cannot if "event of" in line]
+    found = checked(sealed_unsigned(model, renamed))
+    assert (found.ok, "the event of TheirSum" in found.cannot[-1]) == (True, True)
+
+
 def test_a_seal_for_other_tasks_than_the_models_is_seen(model: Path, signer: Signer) -> None:
     seal(model, signer, tasks=list(TASKS))
     assert checked(model, signer.fingerprint).ok

@@ -248,6 +248,25 @@ def test_a_model_in_memory_is_unsigned_and_says_so(tmp_path: Path, command: Comm
     assert (done.code, "unsigned" in done.out, "sound" in done.out) == (0, True, False)
 
 
+@pytest.mark.parametrize("server", ["trusted", "adversary"])
+def test_what_nodes_leave_open_must_be_said_too(
+    server: str, tmp_path: Path, command: Command
+) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60)
+    ranges = {"x0": (-1, 1), "x1": (-1, 1), "target": (-1, 1)}
+    model = tacit.AsyncProximal(budget=Budget(1.0), ranges=ranges, server=server)
+    out = model.fit(X, y, task=np.repeat(range(10), 6)).export(3, tmp_path / "h")
+    assert command("verify", out).code == 0
+    found = json.loads((out / "certificate.json").read_text())["guarantee"]
+    kept = [said for said in found["not_covered"] if "home model" not in said]
+    assert kept != found["not_covered"]
+    edit(out / "certificate.json", guarantee=found | {"not_covered": kept})
+    seal(out, None, tasks=[3])
+    verdict = command("verify", out)
+    assert (verdict.code, "not covered: the node itself" in verdict.out) == (1, True)
+
+
 def edit(path: Path, **changes: Any) -> None:
     path.write_bytes(rendered(json.loads(path.read_text()) | changes))
 

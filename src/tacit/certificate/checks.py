@@ -27,7 +27,8 @@ from tacit.privacy import promises
 from tacit.privacy.account import Statement
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import canonical, sha256
-from tacit.privacy.mechanisms.recorded import other_than_recorded
+from tacit.privacy.mechanisms.recorded import other_than_recorded, taken_as_stated
+from tacit.privacy.planning import UNIT
 from tacit.rounding import rounded_down, rounded_up
 
 SLACK = 1e-6
@@ -38,6 +39,7 @@ CANNOT = (
     "that contributions were clipped and noise was drawn as the steps say",
     "that nothing was released beside this ledger",
     "that these are all the runs that the ledger recorded",
+    "the epsilon beside a single step: the total is computed again, not the way to it",
 )
 """What no certificate can show."""
 
@@ -55,7 +57,16 @@ class Finding:
     says: str | None = None  # the certificate's first line
     claimed: bool = False  # the certificate says proven
     tasks: tuple[Any, ...] | None = None  # whom the seal says it is for; None: not said
+    unverified: tuple[str, ...] = ()  # mechanisms of the steps that are none of ours
     since: Mapping[str, Any] | None = None  # the total later, where it is known to be higher
+
+    @property
+    def cannot(self) -> tuple[str, ...]:
+        """What could not be verified, in this folder too."""
+        return (
+            *CANNOT,
+            *(f"the event of {name}, which is taken as stated" for name in self.unverified),
+        )
 
     @property
     def proven(self) -> bool:
@@ -109,8 +120,14 @@ def checked(directory: Path, expected: str | None = None) -> Finding:
         says=certificate["says"],
         claimed=certificate["guarantee"]["proven"] is True,
         tasks=tuple(sealed["tasks"]) if "tasks" in sealed else None,
+        unverified=_as_stated(certificate["steps"]),
         since=sealed.get("since"),
     )
+
+
+def _as_stated(steps: list[Mapping[str, Any]]) -> tuple[str, ...]:
+    found = {str(s["mechanism"].get("name")) for s in steps if taken_as_stated(s["mechanism"])}
+    return tuple(sorted(found))
 
 
 def _origin_problems(signer: str | None, expected: str | None) -> Iterator[str]:
@@ -137,6 +154,7 @@ def certificate_problems(certificate: Mapping[str, Any]) -> Iterator[str]:
     """Where a certificate contradicts itself, or leaves out what every one has to say."""
     if certificate["format"] != documents.CERTIFICATE:
         yield f"it is of format {certificate['format']!r}, expected {documents.CERTIFICATE!r}"
+    yield from _other_kinds(certificate)
     guarantee = Guarantee.from_json(json.dumps(certificate["guarantee"]))
     if certificate["says"] != first_line(guarantee):
         yield "its first line does not say what it promises"
@@ -153,6 +171,30 @@ def certificate_problems(certificate: Mapping[str, Any]) -> Iterator[str]:
     if guarantee.runs != most:
         yield f"it says {guarantee.runs} runs, and names {most}"
     yield from _other_steps(certificate, guarantee)
+
+
+EVERY = {"format": str, "says": str, "tacit": str, "learner": str, "guarantee": dict} | {
+    "steps": list, "digests": dict, "accounts": list
+}  # fmt: skip
+SAID = {"unit": str, "neighbours": str, "adversary": str, "accountant": str, "reason": str} | {
+    "not_covered": list, "secure_noise": bool, "proven": bool, "after_output": bool, "runs": int
+}  # fmt: skip
+"""What a certificate and its guarantee say, and as what: "true" or 1 is not true."""
+
+
+def _other_kinds(certificate: Mapping[str, Any]) -> Iterator[str]:
+    known = {*EVERY, *documents.DECLARED, "run", "ledger", "signature"}
+    for name in sorted(certificate.keys() - known):
+        yield f"it holds {name!r}, which no certificate has"
+    for part, kinds in ((certificate, EVERY), (certificate["guarantee"], SAID)):
+        for name, kind in kinds.items():
+            if type(part[name]) is not kind:
+                yield f"its {name!r} is {part[name]!r}, expected {kind.__name__}"
+    units = [account["tasks"] for account in certificate["accounts"]]
+    if not all(type(count) is int and count > 0 for count in units):
+        yield f"its accounts are of {units} tasks"
+    elif units and (certificate.get("tasks") or {}).get("count", sum(units)) != sum(units):
+        yield f"it says {certificate['tasks']['count']} tasks, its accounts are of {sum(units)}"
 
 
 def _account_problems(
@@ -182,6 +224,7 @@ def _without_ledger(guarantee: Guarantee) -> Iterator[str]:
 def _unsaid(guarantee: Guarantee, accounts: list[Mapping[str, Any]]) -> Iterator[str]:
     """What is not covered must be said; an attestation may stand for preprocessing."""
     units = sum(int(account["tasks"]) for account in accounts)
+    yield from unsaid(guarantee, UNIT)
     said = set(guarantee.not_covered)
     needed = set(promises.ALWAYS)
     if guarantee.delta:
@@ -190,6 +233,14 @@ def _unsaid(guarantee: Guarantee, accounts: list[Mapping[str, Any]]) -> Iterator
         yield f"it does not say what is not covered: {sentence}"
     if not any(sentence.startswith(promises.OUTSIDE) for sentence in said):
         yield f"it does not say what is not covered: {promises.PREPROCESSING}"
+
+
+def unsaid(guarantee: Guarantee, promise: Guarantee) -> Iterator[str]:
+    """What every guarantee for this unit against this adversary leaves open, and this one hides."""
+    if (guarantee.unit, guarantee.adversary) == (promise.unit, promise.adversary):
+        for sentence in promise.not_covered:
+            if sentence not in guarantee.not_covered:
+                yield f"it does not say what is not covered: {sentence}"
 
 
 def _disagreements(guarantee: Guarantee, found: Statement) -> Iterator[str]:

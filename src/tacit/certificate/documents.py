@@ -35,6 +35,9 @@ SEALED = (folder.MODEL, folder.PUBLIC_PAGE)
 OF_A_SEAL = frozenset({"format", "certificate", "files", "signature"})
 """What every seal has; the rest says whom its folder is for."""
 
+DECLARED = frozenset({"data", "tasks", "target", "loss", "budget", "attested"})
+"""What may be declared in a certificate beside what every one says."""
+
 Document = dict[str, Any]
 
 

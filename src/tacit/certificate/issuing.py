@@ -21,7 +21,7 @@ from tacit.arrays import Array
 from tacit.certificate import documents
 from tacit.certificate.accounts import folded, parts_of, public_accounts
 from tacit.certificate.documents import Document
-from tacit.errors import UntrustedMessage
+from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.privacy import promises
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import canonical, sha256
@@ -46,6 +46,8 @@ class Subject:
 
 def issued(about: Subject, signer: Signer | None, **declared: Any) -> Document:
     """The certificate, signed, with its digest on the ledger's chain. ``declared`` goes in too."""
+    if unknown := declared.keys() - documents.DECLARED:
+        raise InvalidInput(f"no certificate says {sorted(unknown)}")
     guarantee = about.guarantee
     recorded: Document = {"ledger": None, "accounts": []}
     if about.ledger is not None:

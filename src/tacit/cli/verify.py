@@ -36,7 +36,6 @@ def verify(
     Exit status 1: something is missing, damaged or disagrees, or the key is another one. Without
     --key a folder is at best consistent: its origin is unknown.
     """
-    from tacit.certificate import CANNOT
     from tacit.cli.loading import require_folder
     from tacit.privacy.signing import checked_fingerprint
 
@@ -54,7 +53,7 @@ def verify(
         "fingerprint": found.fingerprint,
         "digest": found.digest,
         "verified": list(found.verified) if found.ok else [],
-        "not_verifiable": list(CANNOT),
+        "not_verifiable": [one_line(line) for line in found.cannot],
     }
     say(told, "\n".join(map(one_line, _lines(directory, kind, found))), as_json=as_json)
     if not found.ok:
@@ -62,8 +61,6 @@ def verify(
 
 
 def _lines(directory: Path, kind: str, found: Finding) -> Iterator[str]:
-    from tacit.certificate import CANNOT
-
     yield f"{directory}, {kind}: {found.verdict}"
     yield from (f"  {line}" for line in found.problems)
     if found.ok:
@@ -73,7 +70,7 @@ def _lines(directory: Path, kind: str, found: Finding) -> Iterator[str]:
             yield f"  for           {', '.join(map(repr, found.tasks))} and nobody else"
         yield f"  certificate digest {found.digest}"
         yield from (f"  verified      {line}" for line in found.verified)
-        yield from (f"  cannot verify {line}" for line in CANNOT)
+        yield from (f"  cannot verify {line}" for line in found.cannot)
         if found.expected is None and found.fingerprint is not None:
             yield "  cannot verify whose key it is: --key with a fingerprint from elsewhere does"
 
@@ -115,6 +112,7 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
     found = checked(directory, expected)
     if found.older:
         return "format 1", found
+    wrong += _unsaid_of_nodes(certificate)
     if (directory / folder.RUN).exists():
         kind = "trusted side"
         wrong += disagreements(directory, certificate)
@@ -126,6 +124,19 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
         if found.ok and found.tasks is None:
             wrong.append(f"{folder.SEAL} does not say whom it is for")
     return kind, replace(found, problems=(*found.problems, *wrong))
+
+
+def _unsaid_of_nodes(certificate: dict[str, Any]) -> Iterator[str]:
+    """What is left open where nodes protect their examples (asynchronous learners)."""
+    import json
+
+    from tacit.certificate.checks import unsaid
+    from tacit.learners.async_proximal.plan import ADVERSARY, TRUSTED
+    from tacit.privacy.budget import Guarantee
+
+    guarantee = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+    for promise in (ADVERSARY, TRUSTED):
+        yield from unsaid(guarantee, promise)
 
 
 def _told(error: Exception) -> str:

@@ -10,6 +10,16 @@ from tacit.privacy.chain import agree, event_to_json
 from tacit.privacy.mechanisms import NAMED
 
 
+def taken_as_stated(mechanism: Mapping[str, Any]) -> bool:
+    """Whether nobody can compute again what it reveals: it is none of ours, or made of others.
+
+    >>> taken_as_stated({"name": "TheirSum"}), taken_as_stated({"name": "GaussianSum"})
+    (True, False)
+    """
+    nested = any(isinstance(value, dict) for value in mechanism.values())
+    return nested or str(mechanism.get("name", "")) not in NAMED
+
+
 def other_than_recorded(
     mechanism: Mapping[str, Any], event: Any, secure: bool | None, neighbours: Any
 ) -> Iterator[str]:
@@ -22,12 +32,10 @@ def other_than_recorded(
     >>> list(other_than_recorded(sigma, {"kind": "Gaussian", "mu": 0.5}, True, "replace"))
     []
     """
-    declared = dict(mechanism)
-    kind = NAMED.get(str(declared.pop("name", "")))
-    if kind is None or any(isinstance(value, dict) for value in declared.values()):
+    if taken_as_stated(mechanism):
         return
     try:
-        made = kind(**declared)
+        made = NAMED[mechanism["name"]](**{k: v for k, v in mechanism.items() if k != "name"})
         reveals = event_to_json(made.event(neighbours))
     except (TypeError, ValueError, InvalidInput) as error:
         yield f"the mechanism {dict(mechanism)} makes no sense: {error}"
