@@ -27,6 +27,7 @@ from tacit.engine import Message, Outcome, Step, run_rounds
 from tacit.errors import InvalidInput, IsolationError
 from tacit.estimator import Home, contract
 from tacit.learners import averaged_model, covariance_prior, mean_regularized, task_relationship
+from tacit.learners.mean_regularized import participant
 from tacit.learners.model_protected import estimators
 from tacit.linear import problems, proximal, smooth
 from tacit.linear.losses import Squared
@@ -388,7 +389,7 @@ def test_the_old_branch_without_a_floor_is_refuted(monkeypatch: pytest.MonkeyPat
     case = CASES["isolation, by its own length"]
     assert 0 < others_move() < 1e-6  # the floor alone holds the sum
     assert not case.audit(Settings(seed=0)).refuted
-    monkeypatch.setattr(mean_regularized, "directed", unfloored)
+    monkeypatch.setattr(participant, "directed", unfloored)
     assert others_move() > 50  # where the whole sum was said to move by 2
     assert case.audit(Settings(seed=0)).epsilon_low > 4
 
