@@ -21,12 +21,23 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 from tacit.rounding import rounded_down, rounded_up
 
 
 class TacitError(Exception):
     """Base of all errors raised by tacit."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that it comes back from another process, whatever its ``__init__`` takes."""
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[TacitError], args: tuple[Any, ...], state: dict[str, Any]) -> TacitError:
+    error = kind.__new__(kind, *args)  # sets args
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidInput(TacitError, ValueError):

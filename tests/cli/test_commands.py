@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+import tacit
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command, Desk
@@ -143,6 +147,22 @@ def test_a_shortened_ledger_is_a_negative_verdict(fitted: Desk, command: Command
     for given in (("--certificate", certificate), ()):  # the head is kept beside it too
         bad = command("ledger", "verify", fitted.ledger, *given)
         assert (bad.code, "Traceback" in bad.err) == (1, False)
+
+
+def test_a_shortened_ledger_is_shown_as_one(fitted: Desk, command: Command) -> None:
+    with closing(sqlite3.connect(fitted.ledger)) as connection, connection:
+        connection.execute("DELETE FROM entries WHERE seq = (SELECT max(seq) FROM entries)")
+    shown = command("ledger", "show", fitted.ledger)
+    assert (shown.code, "NOT INTACT" in shown.out) == (1, True)
+    told = command("ledger", "show", fitted.ledger, "--json")
+    assert (told.code, bool(json.loads(told.out)["ledgers"][0]["problems"])) == (1, True)
+
+
+def test_the_version_is_printed_and_the_command_is_a_module_too(command: Command) -> None:
+    said = f"tacit {tacit.__version__}\n"
+    assert (command("--version").code, command("--version").out) == (0, said)
+    whole = [sys.executable, "-m", "tacit.cli", "--version"]
+    assert subprocess.run(whole, capture_output=True, text=True, check=True).stdout == said
 
 
 @pytest.mark.parametrize("name", ["show", "verify"])

@@ -143,6 +143,13 @@ def test_a_hand_out_is_found_by_how_its_label_is_written(desk: Desk, command: Co
     assert (wrong.code, "did you mean '03'" in wrong.err) == (2, True)
 
 
+def test_a_hand_out_is_for_its_owners_eyes(fitted: Desk, command: Command) -> None:
+    out = fitted.path / "h"
+    command("hand-out", fitted.path / "model", "--task", "s03", "--out", out)
+    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
+    assert out.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_hand_out_does_not_overwrite(fitted: Desk, command: Command) -> None:
     model = fitted.path / "model"
     done = command("hand-out", model, "--task", "s03", "--out", model)
@@ -250,7 +257,7 @@ def test_a_model_in_memory_is_unsigned_and_says_so(tmp_path: Path, command: Comm
 
 @pytest.mark.parametrize("server", ["trusted", "adversary"])
 def test_what_nodes_leave_open_must_be_said_too(
-    server: str, tmp_path: Path, command: Command
+    server: Any, tmp_path: Path, command: Command
 ) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (60, 2)), rng.uniform(-1, 1, 60)

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from tacit._version import __version__
 from tacit.cli import audit, demo, fit, hand_out, ledger, predict, ranges, report, verify
 from tacit.cli.output import stop
 
 app = typer.Typer(
     name="tacit",
-    help="Learn together without telling: privacy-preserving multi-task learning.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"tacit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _whole(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Learn together without telling: privacy-preserving multi-task learning."""
+
+
 app.command(epilog=demo.EXAMPLES)(demo.demo)
 app.command(epilog=ranges.EXAMPLES)(ranges.ranges)
 app.command(epilog=fit.EXAMPLES)(fit.fit)

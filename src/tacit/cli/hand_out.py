@@ -52,10 +52,14 @@ def hand_out(
     key = same_key(directory, certificate, signing_key)
     since = recorded_since(directory, certificate) if (directory / folder.RUN).exists() else None
     require_proven(with_doubts(model.guarantee_, since), unproven)
+    out.mkdir(parents=True, exist_ok=True)
+    out.chmod(0o700)  # before the model is in it
     model.export(label, out, unproven=unproven, signing_key=key)
     if since is not None:
         seal_again(out, key, since=since)
     names = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
+    for name in names:
+        (out / name).chmod(0o600)
     found = {
         "out": str(out),
         "task": folder.plain(label),

@@ -22,8 +22,13 @@ Found = dict[str, Any]
 def inventory(file: Path) -> Found:
     """Everything in a ledger, as JSON; of an older format its entries alone."""
     with Ledger(file, read_only=True) as ledger:
-        entries, head = ledger.entries(), ledger.verify().head
-    found = {"file": str(file), "head": list(head), "entries": [vars(e) for e in entries]}
+        entries, verdict = ledger.entries(), ledger.verify()
+    found = {
+        "file": str(file),
+        "head": list(verdict.head),
+        "problems": list(verdict.problems),
+        "entries": [vars(e) for e in entries],
+    }
     if not entries or entries[0].kind != "ledger":
         return found | {"identity": None, "datasets": []}
     state = folded(entries)
@@ -96,6 +101,7 @@ def lines(found: Found) -> Iterator[str]:
         )
         return
     yield f"{found['file']}: ledger {found['identity']}, {len(found['entries'])} entries"
+    yield from (f"  NOT INTACT: {problem}" for problem in found["problems"])
     if not found["datasets"]:
         yield "  nothing was recorded yet"
     for data in found["datasets"]:

@@ -28,7 +28,8 @@ LedgerFiles = Annotated[
 def show(files: LedgerFiles = None, as_json: AsJson = False) -> None:
     """An inventory: data sets, lifetime caps, what is left, who ran what and when.
 
-    With --json every entry too.
+    With --json every entry too. Exit status 1: a ledger is not intact, and what it adds up to may
+    be too little.
     """
     from tacit.cli.inventory import inventory, lines
 
@@ -37,6 +38,8 @@ def show(files: LedgerFiles = None, as_json: AsJson = False) -> None:
     found = [inventory(file) for file in files or _here()]
     text = "\n".join(line for ledger in found for line in lines(ledger))
     say({"ledgers": found}, text, as_json=as_json)
+    if any(ledger["problems"] for ledger in found):
+        raise typer.Exit(1)
 
 
 def _here() -> list[Path]:
