@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -317,3 +318,16 @@ def test_data_that_cannot_be_measured_at_home_stop_nothing(
     assert "nothing was measured at home" in done.err
     assert (desk.path / "model" / "report.html").is_file()
     assert command("verify", desk.path / "model").code == 0
+
+
+def test_the_examples_work_one_after_the_other(
+    desk: Desk, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tacit.cli.fit import EXAMPLES
+
+    monkeypatch.chdir(desk.path)
+    lines = [shlex.split(line) for line in EXAMPLES.splitlines() if line.startswith("tacit fit")]
+    for _, *arguments in lines:
+        done = command(*arguments)
+        assert done.code == 0, done.err
+    assert len(lines) == 2

@@ -13,9 +13,9 @@ from tacit.cli.output import AsJson, Table, examples
 EXAMPLES = examples(
     "tacit ranges pupils.csv --task school --target score --out ranges.toml",
     "tacit fit pupils.csv --task school --target score --epsilon 1 --ranges ranges.toml"
-    " --out model",
+    " --cap 5 --out model",
     "tacit fit pupils.csv --task school --target score --epsilon 2 --ranges ranges.toml"
-    " --cap 5 --attest 'ages are from the register. B. Lee' --learner low-rank --out second",
+    " --attest 'ages are from the register. B. Lee' --learner low-rank --out second",
 )
 
 
