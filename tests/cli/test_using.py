@@ -372,6 +372,19 @@ def test_a_hand_out_that_was_edited_is_not_sound(
         assert (verdict.code, "NOT sound" in verdict.out) == (1, True)
 
 
+@pytest.mark.parametrize("spoil", [another_model, spoil_epsilon, spoil_seal, strip_signature])
+def test_a_hand_out_that_is_not_as_it_was_sealed_predicts_nothing(
+    spoil: Callable[[Path], None], fitted: Desk, command: Command
+) -> None:
+    out, new = fitted.path / "h", fitted.path / "new.csv"
+    command("hand-out", fitted.path / "model", "--task", "s03", "--out", out)
+    new.write_text("school,age,sex\ns03,10,f\n")
+    assert command("predict", out, new).code == 0
+    spoil(out)
+    done = command("predict", out, new)
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+
+
 def ledger_of(model: Path) -> Path:
     return model.parent / "pupils.csv.ledger.sqlite"
 

@@ -185,19 +185,20 @@ def require_agreement(
     from tacit.certificate import documents
     from tacit.errors import TacitError
 
-    if not (directory / folder.RUN).exists() and but is None:
-        return
+    trusted = (directory / folder.RUN).exists()
     if "format" not in certificate:
-        warn([f"{directory} is of an older format: what it promises cannot be verified"])
+        old = f"{directory} is of an older format: what it promises cannot be verified"
+        warn([old] if trusted else [])
         return
     try:
         wrong = documents.broken_seals(directory, certificate, but)
     except TacitError as error:
         wrong = [str(error)]
-    if (directory / folder.RUN).exists():
+    if trusted:
         wrong += disagreements(directory, certificate)
     if wrong:
-        stop(f"{directory}: certificate and ledger disagree: {wrong[0]}", 1, as_json=as_json)
+        what = "certificate and ledger disagree" if trusted else "it is not as it was sealed"
+        stop(f"{directory}: {what}: {wrong[0]}", 1, as_json=as_json)
 
 
 def disagreements(directory: Path, certificate: dict[str, Any]) -> list[str]:
