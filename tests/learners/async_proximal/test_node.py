@@ -17,12 +17,13 @@ from scipy.stats import chi2
 from tacit.arrays import FloatArray
 from tacit.engine.arrivals import GRADIENT, Arrival, Moment, Parties, run_arrivals
 from tacit.engine.latencies import Constant, Faults, Uniform, visits
-from tacit.errors import BudgetExceeded
+from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.learners.async_proximal.formulations import (
     Formulation,
     MeanLoss,
     synchronous_optimum,
 )
+from tacit.learners.async_proximal.mechanisms import Sampled
 from tacit.learners.async_proximal.node import PrivateNode, example_gradients, node_doors
 from tacit.learners.async_proximal.plan import (
     SILENT,
@@ -366,3 +367,11 @@ def test_without_a_penalty_every_node_walks_alone() -> None:
     for t, task in enumerate(tasks):
         alone = np.linalg.lstsq(task.X, task.y, rcond=None)[0]
         np.testing.assert_allclose(Q[:, t], alone, atol=1e-6)
+
+
+def test_how_many_coins_fell_decides_nothing_but_the_sum() -> None:
+    """A sum of too many rows for its grid is refused by the rows there are, not by those drawn."""
+    rows = np.ones((64, 2))
+    tiny = Sampled(GaussianSum(1.0, 2.0**-31), rate=1e-6)  # 64 rows do not fit, a few would
+    with pytest.raises(InvalidInput, match="64 units"):
+        tiny.release(rows, None)

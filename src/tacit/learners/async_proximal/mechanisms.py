@@ -65,10 +65,11 @@ class Sampled(Around):
         return Poisson(self.rate, self.of.sigma / self.of.clip_norm, neighbours)
 
     def release(self, contributions: FloatArray, rng: Rng, shares: Shares = None) -> FloatArray:
-        """The noisy sum of the rows whose coin fell."""
+        """The noisy sum of the rows whose coin fell; of the others zero is added, so that nothing
+        but the sum, a refusal of too many rows neither, depends on how many there were."""
         rows = as_rows(contributions, vectors=True)
         taken = words_of(rng).words(len(rows)) < np.uint64(int(self.rate * _WORDS))
-        return self.of.release(rows[taken], rng, None if shares is None else shares[taken])
+        return self.of.release(np.where(taken[:, None], rows, 0.0), rng, shares)
 
     def to_dict(self) -> dict[str, object]:
         """Name and parameters."""
