@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,9 @@ CASES = raised_cap_audits()[0].cases
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_old_form_is_refuted_and_the_new_ones_are_not(case: Case) -> None:
-    assert case.as_expected(case.audit())
+    found = case.audit()
+    assert case.as_expected(found)
+    assert json.loads(json.dumps(found.to_dict()))["refuted"] == case.flawed
 
 
 def test_ten_raises_cost_four_times_the_printed_delta() -> None:

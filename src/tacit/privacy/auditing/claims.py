@@ -102,8 +102,8 @@ class AuditResult:
     def refuted(self) -> bool:
         """Is the claim false, with this confidence?"""
         if isinstance(self.claim.event, Gaussian) and self.mu_low is not None:
-            return self.mu_low > self.claim.event.mu
-        return self.epsilon_low > self.claim.epsilon * (1 + 1e-9)
+            return bool(self.mu_low > self.claim.event.mu)
+        return bool(self.epsilon_low > self.claim.epsilon * (1 + 1e-9))
 
     @property
     def verdict(self) -> str:
