@@ -6,12 +6,12 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -123,18 +123,33 @@ def parsed(content: bytes, path: Path) -> dict[str, Any]:
 
 def read(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Description, arrays and certificate."""
-    from safetensors import SafetensorError, safe_open
-
     folder = Path(directory)
     try:
         certificate = read_json(folder / CERTIFICATE)
-        opened(folder / MODEL).close()  # it is a plain file, of a moderate size
-        with safe_open(folder / MODEL, framework="numpy") as file:
-            description = json.loads(file.metadata()["tacit"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 not a dict
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+        description, arrays = read_tensors(folder / MODEL)
+    except InvalidInput as error:
         raise InvalidInput(f"{folder} is not a tacit model: {error}") from error
     return description, arrays, certificate
+
+
+def read_tensors(
+    path: Path,
+    wanted: Callable[[dict[str, Any]], Collection[str]] | None = None,
+    *,
+    framework: Literal["numpy", "pt"] = "numpy",
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a safetensors file says of itself, and its tensors: all, or those that ``wanted`` names
+    of what it says. InvalidInput: it holds no such thing."""
+    from safetensors import SafetensorError, safe_open
+
+    opened(path).close()  # it is a plain file, of a moderate size
+    try:
+        with safe_open(path, framework=framework) as file:
+            description = parsed(file.metadata()["tacit"].encode(), path)
+            names = file.keys() if wanted is None else wanted(description)
+            return description, {name: file.get_tensor(name) for name in names}
+    except (OSError, LookupError, TypeError, AttributeError, SafetensorError) as error:
+        raise InvalidInput(f"{path.name} holds no tensors of tacit: {error}") from error
 
 
 def read_as(learner: str, directory: str | Path) -> tuple[dict[str, Any], ...]:

@@ -14,6 +14,7 @@ from torch import nn
 
 from tacit.errors import BudgetExceeded, InvalidInput, LedgerError, NotPure
 from tacit.neural import mixing
+from tacit.neural.checkpoint import read_checkpoint, write_checkpoint
 from tacit.neural.clients import Examples
 from tacit.neural.cohort import CohortSum
 from tacit.neural.coins import Coins
@@ -27,10 +28,8 @@ from tacit.neural.training import (
     affordable,
     epsilon_after,
     multiplier,
-    read_checkpoint,
     resumed,
     train,
-    write_checkpoint,
 )
 from tacit.privacy.accounting import Cost, Gaussian, Visible, gaussian_mu
 from tacit.privacy.budget import Budget

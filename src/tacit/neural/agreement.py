@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from torch import Tensor
 from tacit.engine import Message, Unprotected
 from tacit.errors import InvalidInput
 from tacit.neural import mixing
+from tacit.neural.checkpoint import read_checkpoint, run_in
 from tacit.neural.coins import Coins
 from tacit.neural.isolation import ASSUMED
 from tacit.neural.rounds import Method, Plan, State
@@ -24,7 +24,6 @@ from tacit.neural.training import (
     affordable,
     epsilon_after,
     multiplier,
-    read_checkpoint,
     resumed,
 )
 from tacit.privacy.budget import Budget, Guarantee
@@ -94,13 +93,7 @@ def run_of(checkpoint: Path | None, run: str | None) -> str | None:
     """The run to resume, or the name that was asked for; InvalidInput if they differ."""
     if checkpoint is None or not checkpoint.exists():
         return run
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(checkpoint, framework="np") as file:
-            saved = str(json.loads(file.metadata()["tacit"])["run"])
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise InvalidInput(f"{checkpoint} is not a checkpoint: {error}") from error
+    saved = run_in(checkpoint)
     if run is not None and run != saved:
         raise InvalidInput(f"{checkpoint} belongs to the run {saved!r}, this is {run!r}")
     return saved

@@ -42,6 +42,7 @@ from tacit.neural.agreement import (
     sampler_of,
     shared_message,
 )
+from tacit.neural.checkpoint import write_checkpoint
 from tacit.neural.coins import Coins
 from tacit.neural.finetuning import Finetuning, finetuned, require_kind
 from tacit.neural.inputs import as_rows, chosen_device, gathered, targets_of
@@ -51,7 +52,7 @@ from tacit.neural.personal import LEARNER, PersonalModels, require_usable, width
 from tacit.neural.rounds import Adaptive, Method, Plan, State, begin, current
 from tacit.neural.sampling import Sampler
 from tacit.neural.stacked import Stacked, require_personal
-from tacit.neural.training import Door, train, write_checkpoint
+from tacit.neural.training import Door, train
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.release import Declared, Release, new_run
 from tacit.privacy.signing import SigningKey

@@ -1,25 +1,21 @@
 """A whole run of rounds: through the ledger, resumable, with the ε reached after each.
 
-The ledger is append-only and is never restored. A checkpoint holds the round's number, the public
-state and the clients' models; coins and noise are never saved. A run that resumes from an older
-checkpoint finds the rounds that were released since on the ledger and uses those outputs as they
-are: nobody trains again for them (who took part is not recorded), and nothing is spent twice.
-Centres are always computed from the ledger's outputs: from a checkpoint come the clients' models.
+The ledger is append-only and is never restored. A run that resumes from an older checkpoint finds
+the rounds that were released since on the ledger and uses those outputs as they are: nobody trains
+again for them (who took part is not recorded), and nothing is spent twice. Centres are always
+computed from the ledger's outputs: from a checkpoint come the clients' models.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure
-from tacit.folder import replace_file
 from tacit.neural.coins import Coins
 from tacit.neural.isolation import require_alone
 from tacit.neural.local import Trainer
@@ -176,40 +172,3 @@ def epsilon_after(
     if rounds == 0:
         return 0.0
     return accounting.epsilon([sampler.event(clients, z, neighbours)] * rounds, delta)
-
-
-# --- checkpoints ---------------------------------------------------------------------------------
-
-
-def write_checkpoint(path: Path, state: State, run: str) -> None:
-    """State and the name of its run, whole or not at all; for the trusted side only."""
-    from safetensors.torch import save
-
-    tensors = {"centres": state.centres.contiguous()}
-    if state.models is not None:
-        tensors["models"] = state.models.contiguous()
-    about = {"round": state.round, "clip_norm": state.clip_norm, "run": run}
-    content = save(tensors, metadata={"tacit": json.dumps(about)})
-    replace_file(path, content, private=True)
-
-
-def read_checkpoint(path: Path, like: State) -> tuple[State, str]:
-    """The state and the name of its run; InvalidInput if it does not belong to this plan."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            about = json.loads(file.metadata()["tacit"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 no dict
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise InvalidInput(f"{path} is not a checkpoint: {error}") from error
-    models = tensors.get("models")
-    shapes = [None if t is None else tuple(t.shape) for t in (tensors.get("centres"), models)]
-    wanted = [tuple(like.centres.shape), None if like.models is None else tuple(like.models.shape)]
-    if shapes != wanted:
-        raise InvalidInput(
-            f"{path} holds centres and models of shapes {shapes}, this run has {wanted}"
-        )
-    centres = tensors["centres"].to(like.centres)
-    kept = None if like.models is None else torch.as_tensor(models).to(like.models)
-    return State(about["round"], centres, about["clip_norm"], kept), about["run"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from tacit.arrays import Array
 from tacit.errors import InvalidInput
-from tacit.folder import CERTIFICATE, MODEL, opened, read_json
+from tacit.folder import CERTIFICATE, MODEL, read_json, read_tensors
 from tacit.privacy.accounting import Cost, cost
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import event_from_json
@@ -42,18 +42,17 @@ class Facts:
 
 def public_facts(folder: Path) -> Facts:
     """Read from certificate.json and from the shared part of model.safetensors."""
-    from safetensors import SafetensorError, safe_open
-
     try:
         certificate = read_json(folder / CERTIFICATE)
-        opened(folder / MODEL).close()  # it is a plain file, of a moderate size
-        with safe_open(folder / MODEL, framework="numpy") as file:
-            description = json.loads(file.metadata()["tacit"])
-            safe = [name for name, protected in description["protected"].items() if protected]
-            shared = {name: file.get_tensor(f"shared.{name}") for name in safe}
+        description, arrays = read_tensors(folder / MODEL, _released)
+        shared = {name.removeprefix("shared."): array for name, array in arrays.items()}
         return _facts(certificate, description, shared)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInput(f"{folder} is not a tacit model: {error}") from error
+
+
+def _released(description: Mapping[str, Any]) -> list[str]:
+    return [f"shared.{name}" for name, safe in description["protected"].items() if safe]
 
 
 def _facts(
