@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
 import stat
-from collections.abc import Callable, Collection, Hashable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -23,6 +24,9 @@ LEDGER, RUN, LOCAL = "ledger.sqlite", "run.json", "local.json"
 PUBLIC_PAGE, LOCAL_PAGE = "report.html", "report.local.html"
 TRUSTED = (f"*{LEDGER}*", "*.signing", RUN, LOCAL, LOCAL_PAGE)
 """What belongs to the trusted side alone, and never into what a task receives."""
+
+PARTIAL = ".*." + "[0-9a-f]" * 16 + ".partial"
+"""How a file is called that is being written; it is found only where a process was killed."""
 
 MOST_JSON, MOST_MODEL = 64 * 2**20, 8 * 2**30
 """Bytes that are read of a file somebody sent: no certificate is longer, and no model of ours."""
@@ -68,7 +72,7 @@ def write_model(directory: str | Path, description: Mapping[str, Any], arrays: A
     from safetensors.numpy import save
 
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
+    make(folder)
     tensors = {name: np.array(array, order="C") for name, array in arrays.items()}
     replace_file(folder / MODEL, save(tensors, metadata={"tacit": json.dumps(description)}))
     return folder
@@ -80,8 +84,9 @@ def write_json(path: Path, value: Any) -> None:
     replace_file(path, (text + "\n").encode())
 
 
-def opened(path: Path, most: int = MOST_MODEL) -> BufferedReader:
-    """A regular file of at most so many bytes, to be read; InvalidInput: it is none.
+def opened(path: Path, most: int | None = MOST_MODEL) -> BufferedReader:
+    """A regular file of at most so many bytes (None: however long), to be read; InvalidInput: it is
+    none.
 
     Not blocking, because to open somebody's pipe would wait for its other end for ever.
     """
@@ -92,9 +97,11 @@ def opened(path: Path, most: int = MOST_MODEL) -> BufferedReader:
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
     found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+    why = "" if stat.S_ISREG(found.st_mode) else "is no plain file"
+    if not why and most is not None and found.st_size > most:
+        why = f"has more than {most:,} bytes"
+    if why:
         os.close(handle)
-        why = f"has more than {most:,} bytes" if stat.S_ISREG(found.st_mode) else "is no plain file"
         raise InvalidInput(f"{path} {why}")
     return os.fdopen(handle, "rb")
 
@@ -190,24 +197,22 @@ class RunState:
         return directory / self.ledger
 
 
-def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
-    """The new content appears under its name at once, or the old one stays.
+# --- written whole, and by one at a time ---------------------------------------------------------
 
-    ``private``: only its owner may read it.
+
+def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
+    """The new content appears under its name at once and stays, or the old one does.
+
+    ``private``: only its owner may ever read it.
     """
-    partial = path.with_name(path.name + ".partial")
+    if path.is_dir():  # "" is the folder where we are
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     try:
-        if private:
-            partial.touch(mode=0o600)
-            partial.chmod(0o600)  # it may be left over from a write that was killed
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        with _written_beside(path, content, 0o600 if private else 0o666) as fresh:
+            fresh.replace(path)
+            sync(path.parent)
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)
+        error.filename, error.filename2 = str(path), None
         raise
 
 
@@ -217,15 +222,88 @@ def made_once(path: Path, content: bytes) -> bytes:
     Of two processes that make it at the same instant one is faster, and both get its content.
     """
     if not path.exists():
-        partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-        handle = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+        with _written_beside(path, content, 0o600) as fresh:
             with suppress(FileExistsError):
-                os.link(partial, path)
-        finally:
-            partial.unlink()
-    return path.read_bytes()
+                os.link(fresh, path)
+            sync(path.parent)
+    return read_bytes(path)
+
+
+@contextmanager
+def _written_beside(path: Path, content: bytes, mode: int) -> Iterator[Path]:
+    """The content on the disk, under a name that nobody could have prepared; gone afterwards,
+    however that comes, unless it got another name."""
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+    try:
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+        with os.fdopen(os.open(fresh, flags, mode), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield fresh
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def sync(directory: Path) -> None:
+    """The names in a directory reach the disk."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make(directory: Path, mode: int = 0o777) -> list[Path]:
+    """Makes a folder and those above it, on the disk; returns what was not there, innermost first.
+
+    ``mode`` is that of the folder itself.
+    """
+    new = [place for place in (directory, *directory.parents) if not place.exists()]
+    directory.mkdir(mode, parents=True, exist_ok=True)
+    for place in new:
+        sync(place.parent)
+    return new
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """The folder, for its owner only if it has to be made, with nobody else in it who writes.
+
+    InvalidInput: somebody is, and nothing was touched. A folder that was made for this and stays
+    empty is removed, and so is what a process that was killed had not finished. The lock is the
+    system's, on the folder itself: it ends with its process, however that ends. A network file
+    system may know no such lock; there it is up to whoever starts two processes.
+    """
+    handle, new = _locked(directory)
+    try:
+        for left in directory.glob(PARTIAL):
+            left.unlink()
+        yield
+    finally:
+        with suppress(OSError):  # not empty
+            for place in new:
+                place.rmdir()
+        os.close(handle)
+
+
+def _locked(directory: Path) -> tuple[int, list[Path]]:
+    """The folder open and locked, and which folders had to be made for it."""
+    import fcntl
+
+    new: list[Path] = []
+    while True:
+        new += [place for place in make(directory, 0o700) if place not in new]
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise InvalidInput(
+                f"another process is writing into {directory}; wait for it, or name another folder"
+            ) from None
+        except OSError:  # no such locks here
+            return handle, new
+        if directory.exists() and os.path.samestat(os.fstat(handle), directory.stat()):
+            return handle, new
+        os.close(handle)  # whoever had it has removed it: make it again

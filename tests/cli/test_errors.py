@@ -113,7 +113,7 @@ def out_is_a_file(desk: Desk) -> tuple[Arguments, str]:
 
 
 def negative_epsilon(desk: Desk) -> tuple[Arguments, str]:
-    return desk.fit(epsilon=-1), "epsilon must be a positive finite number"
+    return desk.fit(epsilon=-1), "epsilon must be a number from 1e-09 to 1e+09"
 
 
 def unknown_learner(desk: Desk) -> tuple[Arguments, str]:
@@ -143,11 +143,11 @@ def no_signing_key(desk: Desk) -> tuple[Arguments, str]:
 
 
 def missing_signing_key(desk: Desk) -> tuple[Arguments, str]:
-    return desk.fit(signing_key=desk.path / "nothing.pem"), "nothing.pem: No such file"
+    return desk.fit(signing_key=desk.path / "nothing.pem"), "the signing key: there is no file"
 
 
 def cap_below_nothing(desk: Desk) -> tuple[Arguments, str]:
-    return desk.fit(cap=-1), "epsilon must be a positive finite number"
+    return desk.fit(cap=-1), "epsilon must be a number from 1e-09 to 1e+09"
 
 
 def no_target(desk: Desk) -> tuple[Arguments, str]:

@@ -58,9 +58,10 @@ def audit(
     outcomes = list(_outcomes(chosen, settings, detailed=name is not None, quiet=as_json))
     expected = all(case.as_expected(result) for case, result in outcomes)
     if html is not None:
+        from tacit.folder import replace_file
         from tacit.report.audit_page import audit_page
 
-        html.write_text(audit_page([result for _, result in outcomes]), encoding="utf-8")
+        replace_file(html, audit_page([result for _, result in outcomes]).encode())
     found = {"as_expected": expected, "seed": seed, "audits": _rows(outcomes)}
     say(found, _summary(outcomes, expected, seed), as_json=as_json)
     if not expected:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit import folder
 from tacit.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -173,14 +174,13 @@ def read_declarations(path: Path) -> Declarations:
 
 
 def _sections(path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        with path.open("rb") as file:
-            whole = tomllib.load(file)
-    except FileNotFoundError:
+    if not path.exists():
         raise InvalidInput(
             f"there is no file {str(path)!r}; `tacit ranges TABLE --out {path}` writes a template"
-        ) from None
-    except ValueError as error:  # TOML, or text that is not UTF-8
+        )
+    try:
+        whole = tomllib.loads(folder.read_bytes(path).decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(f"{path.name} is not TOML: {error}") from None
     columns = whole.get("columns")
     if not isinstance(columns, dict) or len(whole) > 1:

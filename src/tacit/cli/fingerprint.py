@@ -33,6 +33,6 @@ def ledger_key(ledger: Path) -> bytes:
 
 def fingerprint(key: bytes, run: str, table: Path) -> str:
     """The keyed fingerprint of a file, in hex."""
-    with table.open("rb") as file:
+    with folder.opened(table, None) as file:
         digest = hashlib.file_digest(file, "sha256").digest()
     return hmac.new(key, run.encode() + b"\0" + digest, "sha256").hexdigest()

@@ -54,6 +54,16 @@ def run_fit(request: Request, terms: Terms, *, curve: bool, resume: bool, as_jso
     request.require_sound()
     terms.lifetime(request.budget)
     signer_for(None, terms.signing_key)  # one that cannot be read stops before anything is spent
+    _require_folder(request.out)
+    with folder.held(request.out):
+        found, guarantee = _run(request, terms, curve=curve, resume=resume, as_json=as_json)
+    say(found, _text(found, guarantee), as_json=as_json)
+
+
+def _run(
+    request: Request, terms: Terms, *, curve: bool, resume: bool, as_json: bool
+) -> tuple[dict[str, Any], str]:
+    """What came of it, and the guarantee in words; nobody else writes into the folder."""
     before = _state_before(request.out, resume)
     file = _ledger_file(request)
     if not as_json:
@@ -71,16 +81,19 @@ def run_fit(request: Request, terms: Terms, *, curve: bool, resume: bool, as_jso
         if held_out is not None:  # at home, and after all that anybody else will ever see
             files += _measured(request.out, model, data, training, held_out, curve=curve)
     found = _found(request, file, signer, model, data, files) | {"warnings": warnings}
-    say(found, _text(found, str(model.guarantee_)), as_json=as_json)
+    return found, str(model.guarantee_)
 
 
 # --- before anything is released -----------------------------------------------------------------
 
 
-def _state_before(out: Path, resume: bool) -> RunState | None:
-    """The run to take up, or None for a new one; refuses a folder that holds another."""
+def _require_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise InvalidInput(f"{out} is a file; --out names a folder")
+
+
+def _state_before(out: Path, resume: bool) -> RunState | None:
+    """The run to take up, or None for a new one; refuses a folder that holds another."""
     there = [name for name in (folder.MODEL, folder.RUN) if (out / name).exists()]
     if resume:
         if folder.RUN not in there:
@@ -88,7 +101,7 @@ def _state_before(out: Path, resume: bool) -> RunState | None:
         return RunState.read(out)
     if not there:
         return None
-    if there == [folder.RUN]:
+    if folder.RUN in there and not RunState.read(out).complete:
         raise InvalidInput(
             f"{out} holds an interrupted run: --resume takes it up; or choose another --out"
         )
@@ -114,12 +127,7 @@ def _opened(
             f"the ledger {file} of the run is not there; --resume needs it: a lost ledger is not "
             "a new one, so put it back"
         )
-    request.out.mkdir(mode=0o700, parents=True, exist_ok=True)  # it is the trusted side's
-    try:
-        ledger = Ledger(file, dataset=request.dataset, cap=terms.lifetime(request.budget))
-    except TacitError:
-        _remove_if_empty(request.out)
-        raise
+    ledger = Ledger(file, dataset=request.dataset, cap=terms.lifetime(request.budget))
     try:
         signer = signer_for(file, terms.signing_key)
         mark = fingerprint(ledger_key(file), run, request.table)
@@ -131,7 +139,6 @@ def _opened(
         state.write(request.out)
     except BaseException:
         ledger.close()
-        _remove_if_empty(request.out)
         raise
     return state, ledger, signer
 
@@ -209,7 +216,7 @@ def _fitted(
             return model
     except TacitError:
         if not _has_spent(ledger, state.run):
-            _forget(request.out)
+            _forget(request.out, state)
         raise
 
 
@@ -217,15 +224,10 @@ def _has_spent(ledger: Ledger, run: str) -> bool:
     return any(e.kind == "spend" and e.payload["run"] == run for e in ledger.entries())
 
 
-def _forget(out: Path) -> None:
+def _forget(out: Path, state: RunState) -> None:
     """A run that was refused before its first release leaves nothing to resume."""
-    (out / folder.RUN).unlink(missing_ok=True)
-    _remove_if_empty(out)
-
-
-def _remove_if_empty(out: Path) -> None:
-    if not any(out.iterdir()):
-        out.rmdir()
+    if RunState.read(out).run == state.run:
+        (out / folder.RUN).unlink()
 
 
 # --- writing -------------------------------------------------------------------------------------

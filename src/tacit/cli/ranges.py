@@ -28,6 +28,7 @@ def ranges(
     """
     from tacit.cli.declarations import column_types, template
     from tacit.errors import InvalidInput
+    from tacit.folder import replace_file
     from tacit.tasks import read_table
     from tacit.tasks.tables import require_column
 
@@ -42,6 +43,6 @@ def ranges(
         return
     if out.exists():
         raise InvalidInput(f"{out} is there already; remove it, or choose another --out")
-    out.write_text(text, encoding="utf-8")
+    replace_file(out, text.encode())
     said = f'Written: {out}. Fill in every "?", then: tacit fit {table} --ranges {out} ...'
     say({"out": str(out), "types": types}, said, as_json=as_json)

@@ -34,8 +34,8 @@ def report(
 
     require_folder(directory)
     where = directory if out is None else out
-    with _sealed_again(directory, signing_key, as_json) if out is None else nullcontext():
-        where.mkdir(parents=True, exist_ok=True)
+    again = _sealed_again(directory, signing_key, as_json) if out is None else nullcontext()
+    with folder.held(where), again:
         files = write_pages(directory, where)
     opened = False
     if not (no_open or as_json):

@@ -93,9 +93,9 @@ def signer_for(ledger: Path | None, named: SigningKey | None = None) -> Signer |
     elsewhere = named or os.environ.get(ENVIRONMENT)
     if elsewhere:
         try:
-            return _read(Path(elsewhere), Path(elsewhere).read_bytes())
-        except OSError as error:
-            raise InvalidInput(f"the signing key {elsewhere}: {error.strerror}") from None
+            return _read(Path(elsewhere), folder.read_bytes(Path(elsewhere)))
+        except InvalidInput as error:
+            raise InvalidInput(f"the signing key: {error}") from None
     return None if ledger is None else signer_in(key_file(ledger))
 
 
