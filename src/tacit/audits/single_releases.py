@@ -19,7 +19,8 @@ from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Region, Side, above, below
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.mechanisms import GaussianSum, NoisyStatistic, products
+from tacit.privacy.mechanisms import Blocks, GaussianSum, NoisyStatistic, products
+from tacit.privacy.mechanisms.block_moments import NUMBER
 
 UNITS, DIM, CLIP, OVERSIZE = 4, 2, 1.0, 10.0  # two dimensions hold every worst pair
 E1, E2 = np.eye(DIM)
@@ -72,6 +73,27 @@ def gram_pair(neighbours: Neighbours) -> Pair:
     if neighbours == "replace":
         return _pair(E1, E1, -E1, "one row e₁, beyond the clip norm, becomes −e₁; the others e₁")
     return _pair(E1, E1, None, "one row e₁, beyond the clip norm, becomes 0; the others are e₁")
+
+
+BLOCKS = Blocks((2, NUMBER), (1.0, 1.0), constant=1.0, square=0.1)
+
+
+class Cells(Pair):
+    """Contributions of people with one row each: a number, a category of two, a cell in [−1, 1]."""
+
+    def clipped(self, side: int) -> FloatArray:
+        """Every cell clipped, and the person left out."""
+        return np.clip(self.rows[side][:, 1:], (0.0, -1.0), (1.0, 1.0))
+
+
+def moments_pair(neighbours: Neighbours) -> Pair:
+    """A row whose every cell turns round, one far out of its range; or that is not there."""
+    rest = np.column_stack([np.arange(UNITS - 1.0), np.ones((UNITS - 1, DIM))])
+    before, after = (np.vstack([rest, [UNITS, level, cell]])
+                     for level, cell in ((0.0, -OVERSIZE), (1.0, OVERSIZE)))  # fmt: skip
+    if neighbours == "replace":
+        return Cells((before, after), "one row with both cells turned round, one beyond its range")
+    return Cells((before, rest), "one row, one cell of it beyond its range, or none")
 
 
 # --- statistics that know the likelihood ---------------------------------------------------------
@@ -159,6 +181,10 @@ SUBJECTS: dict[type, Subject] = {
     products.GramGaussian: Subject(
         lambda e, d, n: products.GramGaussian.for_mu(CLIP, gaussian_mu(e, d), n, units=UNITS),
         gram_pair, lambda rows: rows @ rows.T, projection, PROJECTION, above(0.0),
+    ),
+    products.MomentsGaussian: Subject(
+        lambda e, d, n: products.MomentsGaussian.for_mu(BLOCKS, gaussian_mu(e, d), n),
+        moments_pair, lambda cells: BLOCKS.terms(cells).sum(0), projection, PROJECTION, above(0.0),
     ),
     products.LaplaceSum: Subject(
         lambda e, d, n: products.LaplaceSum.for_epsilon(CLIP, e, n),

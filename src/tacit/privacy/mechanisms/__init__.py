@@ -8,6 +8,7 @@ mechanism              releases               Δ (replace, zero-out)   reveals  
 ``SymmetricGaussian``  Σ wwᵀ                  ‖·‖_F: √2 K², K²        Gaussian(Δ/σ)        yes
 ``DiagonalGaussian``   Σ w∘w                  ℓ2: √2 K², K²           Gaussian(Δ/σ)        yes
 ``GramGaussian``       WᵀW                    ‖·‖_F, grows with √m    Gaussian(Δ/σ)        yes
+``MomentsGaussian``    Σ zzᵀ of coded rows    ℓ2: block_moments.py    Gaussian(√s Δ/σ)     yes
 ``LaplaceSum``         Σ x                    ℓ1: 2C, C               Pure(Δ/scale)        yes
 ``DiagonalLaplace``    Σ w∘w                  ℓ1: 2K², K²             Pure(Δ/scale)        yes
 ``KNormSum``           Σ x                    ℓ2: 2C, C               Pure(Δ/scale)        no
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tacit.privacy.mechanisms.block_moments import Blocks
 from tacit.privacy.mechanisms.clipping import clip_rows
 from tacit.privacy.mechanisms.grid import svec
 from tacit.privacy.mechanisms.noisy_statistic import NoisyStatistic
@@ -35,6 +37,7 @@ from tacit.privacy.mechanisms.products import (
     GramGaussian,
     KNormSum,
     LaplaceSum,
+    MomentsGaussian,
     PublishedWishart,
     SymmetricGaussian,
     TwoSidedWishart,
@@ -46,7 +49,7 @@ NAMED: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         GaussianSum, VoteSum, SymmetricGaussian, DiagonalGaussian, GramGaussian,
-        LaplaceSum, DiagonalLaplace, KNormSum, TwoSidedWishart, PublishedWishart,
+        MomentsGaussian, LaplaceSum, DiagonalLaplace, KNormSum, TwoSidedWishart, PublishedWishart,
     )
 }  # fmt: skip
 """By the name in their record: whoever has that can compute their event again."""
@@ -58,6 +61,7 @@ PURE = tuple(name for name, kind in NAMED.items() if kind.law.pure and kind.law.
 __all__ = [
     "NAMED",
     "PURE",
+    "Blocks",
     "DiagonalGaussian",
     "DiagonalLaplace",
     "EachRow",
@@ -65,6 +69,7 @@ __all__ = [
     "GramGaussian",
     "KNormSum",
     "LaplaceSum",
+    "MomentsGaussian",
     "NoisyStatistic",
     "PublishedWishart",
     "SymmetricGaussian",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Gaussian, Pure
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import noises, statistics
+from tacit.privacy.mechanisms.block_moments import BlockMoments, Blocks
 from tacit.privacy.mechanisms.clipping import by_neighbours, check_positive
 from tacit.privacy.mechanisms.noises import Noise, Revealed
 from tacit.privacy.mechanisms.noisy_statistic import NoisyStatistic
@@ -214,6 +217,60 @@ class GramGaussian(WithGaussianNoise):
     def statistic(self) -> Gram:
         """Of so many rows, clipped to clip_norm."""
         return Gram(self.clip_norm, units=self.units)
+
+
+@dataclass(frozen=True)
+class MomentsGaussian(NoisyStatistic[Gaussian]):
+    """The second moments of a silo's coded rows plus N(0, σ² I): μ = √s Δ/σ for one person.
+
+    Δ is that of ``Blocks`` with these levels and weights. ``silos``: in so many of them may one
+    person be, each with such a release; together they reveal √s as much (Gaussian DP).
+
+    >>> one = MomentsGaussian((2, 0), (1.0, 1.0), constant=1.0, square=0.5, sigma=16.0)
+    >>> round(one.event("replace").mu, 4), round(one.event("zero-out").mu, 4)
+    (0.2519, 0.1563)
+    """
+
+    levels: tuple[int, ...]
+    weights: tuple[float, ...]
+    constant: float
+    square: float
+    sigma: float
+    silos: int = 1
+    law: ClassVar[type[Noise[Any]]] = noises.GaussianNoise
+
+    def __post_init__(self) -> None:
+        check_positive("the scale of the noise", self.sigma)
+        if not (isinstance(self.silos, int) and self.silos >= 1):
+            raise InvalidInput(f"silos must be at least 1, got {self.silos!r}")
+
+    @classmethod
+    def for_mu(cls, blocks: Blocks, mu: float, neighbours: Neighbours, *, silos: int = 1) -> Self:
+        """The noise with which the releases of so many silos are μ-GDP."""
+        sigma = cls.law.scale_for(math.sqrt(silos) * blocks.sensitivity(neighbours), mu)
+        return cls(
+            blocks.levels, blocks.weights, blocks.constant, blocks.square, sigma, silos=silos
+        )
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """The columns and their weights."""
+        levels, weights = tuple(self.levels), tuple(self.weights)
+        return Blocks(levels, weights, self.constant, self.square)
+
+    @property
+    def statistic(self) -> Sum:
+        """Of one silo."""
+        return BlockMoments(self.blocks.sensitivity("zero-out"), blocks=self.blocks)
+
+    @property
+    def noise(self) -> Noise[Gaussian]:
+        """N(0, σ² I)."""
+        return self.law(self.sigma)
+
+    def event(self, neighbours: Neighbours) -> Gaussian:
+        """What the releases of all silos of one person reveal."""
+        return self.noise.event(math.sqrt(self.silos) * self.blocks.sensitivity(neighbours))
 
 
 class TwoSidedWishart(WithPureNoise):
