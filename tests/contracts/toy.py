@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
-from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
+from tacit.parameters import Between
 from tacit.linear.single_task_fits import best_alone
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms import GaussianSum
@@ -28,11 +28,7 @@ from tacit.privacy.release import Declared, Release
 class MeanTarget(PrivateLearner):
     """Learns alone what a shared mean does not explain."""
 
-    share: float = 0.5  # of the mean
-
-    def _check(self) -> None:
-        if not 0 < self.share <= 1:
-            raise InvalidInput(f"share must be in (0, 1], got {self.share!r}")
+    share: Annotated[float, Between(0.01, 1)] = 0.5  # of the mean
 
     def _participant(self, home: Home, facts: Facts) -> Tasks:
         return Tasks(home)

@@ -17,21 +17,25 @@ import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.engine.arrivals import Visit
 from tacit.errors import InvalidInput
+from tacit.parameters import Between, Checked, NonNegative, Positive
 
 MILLISECOND = 1e-3
 _BLOCK = 256  # trips drawn at a time
+
+Moment = Annotated[float, Between(0, math.inf)]
 
 
 # --- how long a trip takes -----------------------------------------------------------------------
 
 
+@runtime_checkable
 class Latency(Protocol):
     """Seconds of a trip: a distribution, never a measurement of work done on data."""
 
@@ -40,43 +44,43 @@ class Latency(Protocol):
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Checked):
     """Every trip takes the same time.
 
     >>> Constant(0.01).draw(0, 2, np.random.default_rng(0))
     array([0.01, 0.01])
     """
 
-    seconds: float = 10 * MILLISECOND
+    seconds: NonNegative = 10 * MILLISECOND
 
     def draw(self, node: int, size: int, rng: np.random.Generator) -> FloatArray:
         return np.full(size, self.seconds)
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Checked):
     """Between low and high; S3 §4.1 has 0 to 15 ms."""
 
-    low: float = 0.0
-    high: float = 15 * MILLISECOND
+    low: NonNegative = 0.0
+    high: NonNegative = 15 * MILLISECOND
 
     def draw(self, node: int, size: int, rng: np.random.Generator) -> FloatArray:
         return rng.uniform(self.low, self.high, size)
 
 
 @dataclass(frozen=True)
-class Pareto:
+class Pareto(Checked):
     """Heavy-tailed: P(trip > x) = (least/x)^shape; shape ≤ 2 has no variance, ≤ 1 no mean."""
 
-    shape: float = 1.5
-    least: float = 2.5 * MILLISECOND
+    shape: Positive = 1.5
+    least: NonNegative = 2.5 * MILLISECOND
 
     def draw(self, node: int, size: int, rng: np.random.Generator) -> FloatArray:
         return np.asarray(self.least * (1 + rng.pareto(self.shape, size)))
 
 
 @dataclass(frozen=True)
-class Straggler:
+class Straggler(Checked):
     """Some nodes are slower than the others by a factor.
 
     >>> Straggler(Constant(1.0), slow=(1,), factor=10).draw(1, 1, np.random.default_rng(0))
@@ -84,8 +88,8 @@ class Straggler:
     """
 
     usual: Latency
-    slow: tuple[int, ...] = (0,)
-    factor: float = 10.0
+    slow: Sequence[int] = (0,)
+    factor: Positive = 10.0
 
     def draw(self, node: int, size: int, rng: np.random.Generator) -> FloatArray:
         trips = self.usual.draw(node, size, rng)
@@ -96,7 +100,7 @@ class Straggler:
 
 
 @dataclass(frozen=True)
-class Faults:
+class Faults(Checked):
     """Messages that are lost or doubled, and nodes that die.
 
     A lost message is sent again, the same bytes, after ``timeout``. A doubled one arrives a second
@@ -104,18 +108,14 @@ class Faults:
     a newer column and goes on.
     """
 
-    lost: float = 0.0
-    repeated: float = 0.0
-    timeout: float = 100 * MILLISECOND
-    outages: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    lost: Annotated[float, Between(0, 0.999999)] = 0.0
+    repeated: Annotated[float, Between(0, 1)] = 0.0
+    timeout: NonNegative = 100 * MILLISECOND
+    outages: Mapping[int, Sequence[tuple[Moment, Moment]]] = field(default_factory=dict)
     """For each node when it dies and when it returns (math.inf: never), in order."""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.lost < 1 and 0 <= self.repeated <= 1 and self.timeout >= 0):
-            raise InvalidInput(
-                "expected 0 ≤ lost < 1, 0 ≤ repeated ≤ 1, timeout ≥ 0, "
-                f"got {self.lost}, {self.repeated}, {self.timeout}"
-            )
+        super().__post_init__()
         for node, spans in self.outages.items():
             times = [time for span in spans for time in span]
             if times != sorted(times):

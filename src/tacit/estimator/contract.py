@@ -15,8 +15,9 @@ saving are the same for all of them, here.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar, dataclass_transform
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import column_or_1d
@@ -35,9 +36,11 @@ from tacit.errors import InvalidInput
 from tacit.estimator.home import Home
 from tacit.estimator.prediction import Predicting
 from tacit.linear.batched import Problems
-from tacit.linear.losses import Loss, loss_named
+from tacit.linear.losses import Loss, LossName, loss_named
 from tacit.linear.threads import isolated
+from tacit.parameters import LARGEST, Seed, learner, require_parameters
 from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.planning import UNIT, Door, history, open_door, stated
 from tacit.tasks import (
     Schema,
@@ -47,11 +50,6 @@ from tacit.tasks import (
     column_names,
 )
 from tacit.tasks.targets import is_conventional
-
-T = TypeVar("T")
-
-LARGEST = 1e60
-"""The largest number that a feature or target may hold without a declared range."""
 
 
 class MultiTaskEstimator(Predicting):
@@ -72,7 +70,7 @@ class MultiTaskEstimator(Predicting):
         raise NotImplementedError
 
     def _check(self) -> None:
-        """Refuses parameters that mean nothing, before anything is computed."""
+        """Refuses parameters that mean nothing together; each by itself is as it was declared."""
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         """(m, d + 1), the intercept last."""
@@ -114,11 +112,12 @@ class MultiTaskEstimator(Predicting):
         self, tasks: TaskSet, schema: Schema, *, progress: Progress = None
     ) -> MultiTaskEstimator:
         """As fit, from tasks that were already read and scaled by ``schema``."""
+        require_parameters(self)
+        self._check()
         _require_moderate(tasks)
         if tasks.classes is not None:
             self.classes_ = np.asarray(tasks.classes)
         self.n_features_in_ = len(schema.feature_names)
-        self._check()
         home = self._home(tasks, schema, loss_named(self.loss))
         door = self._door(tasks.labels, schema)
         outcome = Outcome(self._open(home)) if door is None else self._run(home, door, progress)
@@ -135,6 +134,7 @@ class MultiTaskEstimator(Predicting):
 
     def _declare(self, X: Any, y: Any, task: Any) -> tuple[Schema, TaskSet]:
         """The declarations, and the tasks scaled by them."""
+        require_parameters(self)
         if y is None:
             raise InvalidInput("fit requires y to be passed, but the target y is None")
         if getattr(y, "ndim", 1) == 2:
@@ -158,8 +158,6 @@ class MultiTaskEstimator(Predicting):
         budget = getattr(self, "budget", None)
         if budget is None:
             return None
-        if self.noise not in ("secure", "simulated"):
-            raise InvalidInput(f"noise must be 'secure' or 'simulated', got {self.noise!r}")
         _require_fixed_rows(schema, self._unit())
         return self._opened(
             labels,
@@ -244,24 +242,18 @@ class MultiTaskEstimator(Predicting):
         return doubts
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
-def learner(cls: type[T]) -> type[T]:
-    """A class whose annotated fields are its parameters, by name, those of its bases first."""
-    return dataclass(eq=False, repr=False, kw_only=True)(cls)
-
-
 @learner
 class PrivateLearner(MultiTaskEstimator):
     """The parameters of every learner with a budget; a learner adds its own."""
 
-    loss: Literal["squared", "logistic"] = field(default="squared", kw_only=False)
+    loss: LossName = field(default="squared", kw_only=False)
     budget: Budget | Mapping[Any, Budget] | None = field(default=None, kw_only=False)  # None: twin
-    ledger: Any = None  # a Ledger, a path, or None: in memory, shared by clones
+    ledger: Ledger | Path | str | None = None  # None: in memory, shared by clones
     noise: Literal["secure", "simulated"] = "secure"
-    ranges: Any = None  # declared ranges and categories; see tacit.tasks
+    ranges: Mapping[Any, Any] | Literal["from-data"] | None = None  # see tacit.tasks
     fit_intercept: bool = True
     run: str | None = None  # a name under which an interrupted fit is taken up again
-    random_state: Any = None  # of simulated noise only
+    random_state: Seed | None = None  # of simulated noise only
 
 
 def _facts(home: Home, door: Door) -> Facts:

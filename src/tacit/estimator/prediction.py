@@ -16,7 +16,7 @@ from tacit.engine import Message
 from tacit.errors import InvalidInput, UnknownTask
 from tacit.estimator.home import Home
 from tacit.estimator.leaving import Saved
-from tacit.linear.losses import Loss, loss_named
+from tacit.linear.losses import Loss, LossName, loss_named
 from tacit.metrics import nmse
 from tacit.tasks import Schema, TaskSet, canonical_label, column_names, task_codes
 
@@ -34,7 +34,7 @@ class Predicting(Saved):
     __metadata_request__predict_proba: ClassVar = {"task": True}
     __metadata_request__score: ClassVar = {"task": True}
 
-    loss: Literal["squared", "logistic"]
+    loss: LossName
     _column: dict[str, int]  # of each task, by its canonical text
 
     def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:

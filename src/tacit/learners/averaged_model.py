@@ -34,12 +34,12 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
-from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.linear.row_algebra import or_zero
 from tacit.linear.single_task_fits import best_alone
 from tacit.linear.standardised import standardised, with_own_intercepts
 from tacit.linear.threads import isolated
+from tacit.parameters import Positive
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Declared, Release
 
@@ -58,11 +58,7 @@ class AveragedModel(PrivateLearner):
     (10, 40)
     """
 
-    clip_norm: float | Literal["auto"] = "auto"
-
-    def _check(self) -> None:
-        if not self._own_units and not float(self.clip_norm) > 0:
-            raise InvalidInput(f"clip_norm must be 'auto' or positive, got {self.clip_norm!r}")
+    clip_norm: Positive | Literal["auto"] = "auto"
 
     @property
     def _own_units(self) -> bool:

@@ -44,7 +44,6 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
-from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
@@ -59,6 +58,7 @@ from tacit.linear.problems import Problems
 from tacit.linear.row_algebra import directed, or_zero, row_norms
 from tacit.linear.single_task_fits import INTERCEPT_VARIANCE, best_in_own_units, in_own_units
 from tacit.linear.threads import isolated
+from tacit.parameters import Count, Positive
 from tacit.privacy.mechanisms import DiagonalGaussian, GaussianSum, SymmetricGaussian
 from tacit.privacy.release import Declared, Release
 
@@ -88,22 +88,16 @@ class CovariancePrior(PrivateLearner):
     (6, 60)
     """
 
-    rounds: int | Literal["auto"] = "auto"
-    clip_norm: float | Literal["auto"] = "auto"
+    rounds: Count | Literal["auto"] = "auto"
+    clip_norm: Positive | Literal["auto"] = "auto"
     structure: Structure = "full"
 
-    def _check(self) -> None:
-        if self.structure not in ("full", "diagonal"):
-            raise InvalidInput(f"structure must be 'full' or 'diagonal', got {self.structure!r}")
-        if self.rounds != "auto" and self.rounds < 1:
-            raise InvalidInput(f"rounds must be 'auto' or at least 1, got {self.rounds}")
-
     def _open(self, home: Home) -> Message:
-        rounds = OPEN_ROUNDS if self.rounds == "auto" else self.rounds
+        rounds = OPEN_ROUNDS if self.rounds == "auto" else int(self.rounds)
         return open_moment(self._tasks(home), self._clip(), self.structure, rounds)
 
     def _coordinator(self, facts: Facts) -> Curator:
-        rounds = 1 if self.rounds == "auto" else self.rounds
+        rounds = 1 if self.rounds == "auto" else int(self.rounds)
         return Curator.planned(facts, rounds, self._clip(), self.structure)
 
     def _participant(self, home: Home, facts: Facts) -> Tasks:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Pooled(MultiTaskEstimator):
     """
 
     loss: LossName = field(default="squared", kw_only=False)
-    ranges: Any = None
+    ranges: Mapping[Any, Any] | Literal["from-data"] | None = None
     fit_intercept: bool = True
 
     def _open(self, home: Home) -> Message:

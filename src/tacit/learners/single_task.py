@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
@@ -9,7 +10,6 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.engine import Message
-from tacit.errors import InvalidInput
 from tacit.estimator import Home, MultiTaskEstimator, learner
 from tacit.linear.losses import LossName
 from tacit.linear.proximal import lasso_alone
@@ -29,13 +29,9 @@ class SingleTask(MultiTaskEstimator):
     """
 
     loss: LossName = field(default="squared", kw_only=False)
-    ranges: Any = None
+    ranges: Mapping[Any, Any] | Literal["from-data"] | None = None
     fit_intercept: bool = True
     penalty: Literal["l2", "l1"] = "l2"
-
-    def _check(self) -> None:
-        if self.penalty not in ("l2", "l1"):
-            raise InvalidInput(f"penalty must be 'l2' or 'l1', got {self.penalty!r}")
 
     def _open(self, home: Home) -> Message:
         return {}

@@ -56,6 +56,7 @@ from tacit.linear.row_algebra import or_zero
 from tacit.linear.smooth import Quadratic, quadratic
 from tacit.linear.standardised import Standardised, standardised, with_own_intercepts
 from tacit.linear.threads import isolated
+from tacit.parameters import Count, NonNegative, Positive, Size
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import EachRow, GaussianSum
 from tacit.privacy.release import Declared, Release
@@ -92,17 +93,12 @@ class TaskRelationship(PrivateLearner):
     (10, 40)
     """
 
-    rounds: int = 1
-    clip_norm: float | Literal["auto"] = "auto"
-    penalty: float = 0.03
-    coupling: float = 0.03
-    lipschitz: float = 0.03
-    max_rows: int | None = None
-
-    def _check(self) -> None:
-        for name in ("rounds", "penalty", "lipschitz"):
-            if not getattr(self, name) > 0:
-                raise InvalidInput(f"{name} must be positive, got {getattr(self, name)!r}")
+    rounds: Count = 1
+    clip_norm: Positive | Literal["auto"] = "auto"
+    penalty: Positive = 0.03
+    coupling: NonNegative = 0.03
+    lipschitz: Positive = 0.03
+    max_rows: Size | None = None
 
     @property
     def _own_units(self) -> bool:
@@ -118,17 +114,19 @@ class TaskRelationship(PrivateLearner):
 
     def _tasks(self, home: Home) -> Tasks:
         everybody = np.arange(home.problems.n_tasks)
-        return Tasks(home, everybody, self._own_units, self.penalty, self.coupling, self.max_rows)
+        levels = float(self.penalty), float(self.coupling)
+        return Tasks(home, everybody, self._own_units, *levels, self.max_rows)
 
     def _participant(self, home: Home, facts: Facts) -> Tasks:
         return self._tasks(home)
 
     def _coordinator(self, facts: Facts) -> Curator:
         given = self.clip_norm
-        clip_norm = self.lipschitz / self.penalty if given == "auto" else float(given)
-        mu = facts.mu / math.sqrt(self.rounds)
+        clip_norm = float(self.lipschitz) / float(self.penalty) if given == "auto" else float(given)
+        rounds = int(self.rounds)
+        mu = facts.mu / math.sqrt(rounds)
         mechanism = EachRow(GaussianSum.for_mu(clip_norm, mu, facts.neighbours))
-        steps = tuple(Step(f"models {t}", mechanism) for t in range(1, self.rounds + 1))
+        steps = tuple(Step(f"models {t}", mechanism) for t in range(1, rounds + 1))
         return Curator((facts.n_tasks, facts.width - 1), self._own_units, steps)
 
     @isolated()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from tacit.errors import InvalidInput
+from tacit.parameters import Between, Checked, Zero
 from tacit.rounding import rounded_up
 
 Neighbours = Literal["replace", "zero-out"]
@@ -21,7 +21,7 @@ OTHER_TASKS = "all other tasks together, who see every release and know their ow
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Checked):
     """The most that the releases of one run may reveal about one unit.
 
     delta = 0 is allowed with pure mechanisms.
@@ -30,19 +30,12 @@ class Budget:
     Budget(epsilon=1.0, delta=1e-05, neighbours='replace')
     """
 
-    epsilon: float
-    delta: float = 1e-5
+    epsilon: Annotated[float, Between(1e-9, 1e9)]
+    delta: Annotated[float, Between(1e-100, 0.999999)] | Zero = 1e-5
     neighbours: Neighbours = field(default="replace", kw_only=True)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.epsilon, int | float) and 0 < self.epsilon < math.inf):
-            raise InvalidInput(f"epsilon must be a positive finite number, got {self.epsilon!r}")
-        if not (isinstance(self.delta, int | float) and 0 <= self.delta < 1):
-            raise InvalidInput(f"delta must be in [0, 1), got {self.delta!r}")
-        if self.neighbours not in get_args(Neighbours):
-            raise InvalidInput(
-                f"neighbours must be one of {get_args(Neighbours)}, got {self.neighbours!r}"
-            )
+        super().__post_init__()
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
 

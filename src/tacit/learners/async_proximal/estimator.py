@@ -32,7 +32,7 @@ MAX    ``releases``           messages of a node, fixed before it starts
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Literal
 
@@ -45,7 +45,7 @@ from tacit.engine.arrivals import GRADIENT, NodeHalf, Parties, run_arrivals
 from tacit.engine.latencies import Latency, Uniform, visits
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
-from tacit.learners.async_proximal.formulations import FORMULATIONS
+from tacit.learners.async_proximal.formulations import FORMULATIONS, Named
 from tacit.learners.async_proximal.node import node_doors, private_nodes
 from tacit.learners.async_proximal.paper_nodes import (
     UNSOUND,
@@ -72,6 +72,7 @@ from tacit.learners.async_proximal.updates import Averaging, Update
 from tacit.linear.joint_optima import open_decomposed
 from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm
 from tacit.linear.single_task_fits import best_alone
+from tacit.parameters import Count, Positive, Share, Size
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared, Release
@@ -79,14 +80,6 @@ from tacit.tasks import Schema, TaskSet
 from tacit.tasks.labels import canonical_label
 
 TWIN_TRUST = 0.5
-
-VALID: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "mechanism": (lambda given: given in ("gaussian", "gamma"), "'gaussian' or 'gamma'"),
-    "server": (lambda given: given in ("adversary", "trusted"), "'adversary' or 'trusted'"),
-    "releases": (lambda given: given == "auto" or given >= 1, "'auto' or at least 1"),
-    "clip_norm": (lambda given: given == "auto" or given > 0, "'auto' or positive"),
-    "sampling_rate": (lambda given: given is None or 0 < given < 1, "None or between 0 and 1"),
-}
 
 
 @learner
@@ -110,14 +103,14 @@ class AsyncProximal(PrivateLearner):
     ((3, 5), (3, 5), "one example in one node's data")
     """
 
-    penalty: str | Penalty | None = "trace"  # of formulations.py; None: nothing is shared
-    releases: int | Literal["auto"] = "auto"
-    clip_norm: float | Literal["auto"] = "auto"
+    penalty: Named | Penalty | None = "trace"  # of formulations.py; None: nothing is shared
+    releases: Count | Literal["auto"] = "auto"
+    clip_norm: Positive | Literal["auto"] = "auto"
     latency: Latency | None = None  # None: uniform, 0 to 15 ms
     mechanism: Literal["gaussian", "gamma"] = "gaussian"
-    sampling_rate: float | None = None
+    sampling_rate: Share | None = None
     server: Literal["adversary", "trusted"] = "adversary"
-    rows: int | Mapping[Any, int] | None = None
+    rows: Size | Mapping[Any, Size] | None = None
     as_published: bool = False
 
     # --- what is shared ------------------------------------------------------------------------
@@ -192,7 +185,7 @@ class AsyncProximal(PrivateLearner):
             neighbours=door.neighbours,
             clip_norm=float(clip_norm),
             noise=self.mechanism,
-            sampling_rate=self.sampling_rate,
+            sampling_rate=None if self.sampling_rate is None else float(self.sampling_rate),
             releases=None if self.releases == "auto" else int(self.releases),
             coupled=self.penalty is not None,
         )
@@ -227,15 +220,11 @@ class AsyncProximal(PrivateLearner):
         return run if self.server == "trusted" else node_run(run, number)
 
     def _check(self) -> None:
-        for name, (holds, expected) in VALID.items():
-            if not holds(getattr(self, name)):
-                raise InvalidInput(f"{name} must be {expected}, got {getattr(self, name)!r}")
         whole_sums = self.mechanism == "gamma" or self.server == "trusted"
         if self.sampling_rate is not None and whole_sums:
             raise InvalidInput(
                 "sampling_rate is for nodes with mechanism='gaussian' and server='adversary'"
             )
-        _penalties(self.penalty)
 
     def _remember(
         self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None
@@ -320,15 +309,9 @@ class AsyncProximal(PrivateLearner):
         return there.predict(X, task)
 
 
-def _penalties(given: Any) -> tuple[Penalty | None, Penalty]:
+def _penalties(given: Named | Penalty | None) -> tuple[Penalty | None, Penalty]:
     """r and g; r is None where nothing is shared."""
-    if given is None or isinstance(given, Penalty):
-        return given, SquaredNorm()
-    if not isinstance(given, str) or given not in FORMULATIONS:
-        raise InvalidInput(
-            f"penalty must be one of {tuple(FORMULATIONS)}, a Penalty, or None, got {given!r}"
-        )
-    return FORMULATIONS[given]
+    return FORMULATIONS[given] if isinstance(given, str) else (given, SquaredNorm())
 
 
 def _released(shared: Message) -> FloatArray:

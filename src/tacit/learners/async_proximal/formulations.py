@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -48,7 +49,9 @@ from tacit.linear.proximal import accelerated
 
 EXACT = 1e-10  # accuracy of q in Eq. (8), relative to the gradient at zero
 
-FORMULATIONS: dict[str, tuple[Penalty, Penalty]] = {
+Named = Literal["trace", "group", "dirty", "dirty-max", "robust-features", "robust-tasks"]
+
+FORMULATIONS: dict[Named, tuple[Penalty, Penalty]] = {
     "trace": (TraceNorm(), SquaredNorm()),
     "group": (GroupNorm(), SquaredNorm()),
     "dirty": (GroupNorm(), L1Norm()),

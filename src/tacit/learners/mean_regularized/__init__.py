@@ -53,6 +53,7 @@ from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import LEAST_TRUST, STRONGEST, log_evidence
 from tacit.linear.problems import Problems
 from tacit.linear.single_task_fits import PENALTIES
+from tacit.parameters import Count, Positive
 
 __all__ = ["Curator", "MeanRegularized", "Tasks"]
 
@@ -72,17 +73,17 @@ class MeanRegularized(PrivateLearner):
     (10, 60)
     """
 
-    rounds: int | Literal["auto"] = "auto"
-    clip_norm: float | Literal["auto"] = "auto"
+    rounds: Count | Literal["auto"] = "auto"
+    clip_norm: Positive | Literal["auto"] = "auto"
 
     def _open(self, home: Home) -> Message:
         return open_optimum(home)
 
     def _coordinator(self, facts: Facts) -> Curator:
-        return Curator.planned(facts, None if self.rounds == "auto" else self.rounds)
+        return Curator.planned(facts, None if self.rounds == "auto" else int(self.rounds))
 
     def _participant(self, home: Home, facts: Facts) -> Tasks:
-        return Tasks(home, None if self.clip_norm == "auto" else self.clip_norm)
+        return Tasks(home, None if self.clip_norm == "auto" else float(self.clip_norm))
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         return Prior.of(shared).mixture(home)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
+from tacit.parameters import Between, NonNegative
 from tacit.privacy.accounting import (
     Cost,
     geometric_schedule,
@@ -71,7 +72,8 @@ def published_mechanism(
 
 # --- budget allocation: S1 §4.5 ------------------------------------------------------------------
 
-Schedule = Literal["auto"] | tuple[str, float] | Sequence[float]
+Exponent = Annotated[float, Between(-100, 100)]
+Schedule = Literal["auto"] | tuple[Literal["power", "geometric"], Exponent] | Sequence[NonNegative]
 
 
 def schedule_weights(
@@ -86,8 +88,6 @@ def schedule_weights(
     array([1., 1., 1.])
     """
     if isinstance(schedule, str):
-        if schedule != "auto":
-            raise InvalidInput(f"schedule must be 'auto', a pair or weights, got {schedule!r}")
         schedule = recommended(accelerated, strong_convexity)
     if len(schedule) == 2 and schedule[0] == "power":
         return power_schedule(rounds, float(schedule[1]))
@@ -99,7 +99,9 @@ def schedule_weights(
     return weights
 
 
-def recommended(accelerated: bool, strong_convexity: float) -> tuple[str, float]:
+def recommended(
+    accelerated: bool, strong_convexity: float
+) -> tuple[Literal["power", "geometric"], float]:
     """Theorem 6's schedule."""
     if strong_convexity == 0:
         return ("power", 0.4 if accelerated else 0.0)

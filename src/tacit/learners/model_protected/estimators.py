@@ -10,7 +10,6 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Outcome, Step, Unprotected
-from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.learners.model_protected.covariance_schedule import (
     Kind,
@@ -34,6 +33,7 @@ from tacit.learners.model_protected.tasks_and_curator import (
 )
 from tacit.linear.joint_optima import Optimum, joined, open_decomposed, open_optimum
 from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
+from tacit.parameters import Count, NonNegative, Positive
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import PublishedWishart
@@ -74,13 +74,13 @@ class ModelProtected(PrivateLearner):
 
     _penalty: ClassVar[Penalty] = TraceNorm()
 
-    rounds: int | Literal["auto"] = "auto"
-    clip_norm: float | Literal["auto"] = "auto"
-    penalty: float | Literal["auto"] = "auto"
-    mechanism: str = "gaussian"
+    rounds: Count | Literal["auto"] = "auto"
+    clip_norm: Positive | Literal["auto"] = "auto"
+    penalty: Positive | Literal["auto"] = "auto"
+    mechanism: Literal["gaussian", "wishart", "laplace"] = "gaussian"
     covariance: Literal["features", "tasks"] = "features"
     accelerated: bool = True
-    strong_convexity: float = 0.0
+    strong_convexity: NonNegative = 0.0
     schedule: Schedule = "auto"
     start: Start = "ridge"
     refit: bool = True
@@ -90,8 +90,6 @@ class ModelProtected(PrivateLearner):
     # --- what differs between the three ---
 
     def _kind(self) -> Kind:
-        if self.covariance not in ("features", "tasks"):
-            raise InvalidInput(f"covariance must be 'features' or 'tasks', got {self.covariance!r}")
         if self.covariance == "tasks":
             return "tasks"
         return "full" if isinstance(self._shared_penalty(), TraceNorm) else "diagonal"
@@ -131,23 +129,6 @@ class ModelProtected(PrivateLearner):
         return PublishedWishart.law.reason if self.as_published else ""
 
     # --- planning ---
-
-    def _check(self) -> None:
-        for name in ("clip_norm", "penalty"):
-            value = getattr(self, name)
-            if value != "auto" and not (isinstance(value, int | float) and 0 < value < math.inf):
-                raise InvalidInput(f"{name} must be 'auto' or a positive number, got {value!r}")
-        if self.rounds != "auto" and not (isinstance(self.rounds, int) and self.rounds >= 1):
-            raise InvalidInput(f"rounds must be 'auto' or at least 1, got {self.rounds!r}")
-        if not 0 <= self.strong_convexity < math.inf:
-            raise InvalidInput(
-                f"strong_convexity must be at least 0, got {self.strong_convexity!r}"
-            )
-        if not callable(self.start) and self.start not in STARTS:
-            raise InvalidInput(f"start must be one of {STARTS} or a function, got {self.start!r}")
-        if self.as_published not in (False, True, "first"):
-            raise InvalidInput(f"as_published must be a bool or 'first', got {self.as_published!r}")
-        self._kind()
 
     def _coordinator(self, facts: Facts) -> Curator:
         rounds = self._rounds(facts)
@@ -330,18 +311,14 @@ class Decomposed(ModelProtected):
     (4, 30)
     """
 
-    own_penalty: float | Literal["auto"] = "auto"
+    own_penalty: Positive | Literal["auto"] = "auto"
     shared: Literal["trace", "group"] = "trace"
     own: Literal["l1", "column", "squared"] = "l1"
 
     def _shared_penalty(self) -> Penalty:
-        if self.shared not in ("trace", "group"):
-            raise InvalidInput(f"shared must be 'trace' or 'group', got {self.shared!r}")
         return TraceNorm() if self.shared == "trace" else GroupNorm()
 
     def _own_penalty(self) -> str:
-        if self.own not in OWN_PENALTIES:
-            raise InvalidInput(f"own must be one of {tuple(OWN_PENALTIES)}, got {self.own!r}")
         return self.own
 
     def _own_level(self) -> float | None:

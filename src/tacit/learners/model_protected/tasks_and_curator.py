@@ -191,15 +191,15 @@ def one_at_a_time(
     """The user's function, called with one task each time: it cannot pool what it never sees."""
 
     def first(problems: Problems, loss: Loss) -> FloatArray:
-        models = [np.asarray(start(task, loss), np.float64) for task in problems.chunks(most=1)]
+        models = [start(task, loss) for task in problems.chunks(most=1)]
         expected = (1, problems.X.shape[1])
         for found in models:
-            if found.shape != expected:
+            if getattr(found, "shape", None) != expected or found.dtype.kind not in "fiu":
                 raise InvalidInput(
                     "start is called with one task and returns its model, intercept last: "
-                    f"expected shape {expected}, got {found.shape}"
+                    f"expected an array of shape {expected}, got {found!r}"
                 )
-        return np.concatenate(models)
+        return np.concatenate(models, dtype=np.float64)
 
     return first
 
