@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,26 +18,28 @@ from tacit.privacy.mechanisms import MomentsGaussian
 from tacit.privacy.mechanisms.block_moments import NUMBER, Blocks, helmert
 from tacit.privacy.noise import RESOLUTION
 
+EVEN = {"count": 1.0, "slope": 1.0, "total": 1.0}
 TABLES = {
-    "one number": Blocks((NUMBER,), (1.3,), 0.7, 0.2),
-    "numbers": Blocks((NUMBER,) * 4, (1.0, 0.5, 2.0, 1.0), 1.1, 0.4),
-    "categories": Blocks((3, 2, 5, 3), (1.0, 1.0, 1.0, 0.6), 0.9, 1.0),
-    "both": Blocks((3, NUMBER, 2, 4, NUMBER), (1.0, 0.7, 1.0, 1.0, 1.9), 1.4, 0.5),
-    "a single category": Blocks((1, 3, NUMBER), (1.0, 1.0, 1.0), 1.0, 0.5),
+    "no column": Blocks((), (), 0.7, 0.3, 1.2, 0.4),
+    "one number": Blocks((NUMBER,), (1.3,), 0.7, 2.1, 0.9, 0.2),
+    "numbers": Blocks((NUMBER,) * 4, (1.0, 0.5, 2.0, 1.0), 1.1, 0.8, 2.3, 0.4),
+    "categories": Blocks((3, 2, 5, 3), (1.0, 1.0, 1.0, 0.6), 0.9, 1.6, 1.2, 0.1),
+    "both": Blocks((3, NUMBER, 2, 4, NUMBER), (1.0, 0.7, 1.0, 1.0, 1.9), 1.4, 0.6, 0.5, 0.5),
+    "mostly the target": Blocks((3, NUMBER, 4), (0.5, 0.5, 0.5), 0.1, 3.0, 0.1, 0.5),
+    "mostly counts": Blocks((3, NUMBER, 4), (0.5, 0.5, 0.5), 3.0, 0.1, 2.0, 0.5),
+    "a single category": Blocks((1, 3, NUMBER), (1.0, 1.0, 1.0), **EVEN, square=0.5),
 }
 every_table = pytest.mark.parametrize("blocks", TABLES.values(), ids=TABLES)
 
 
 def corners(blocks: Blocks) -> FloatArray:
     """All rows of cells at the ends of their ranges."""
-    choices = [(-1.0, 1.0) if k == NUMBER else range(k) for k in blocks.levels]
+    choices = [(-1.0, 1.0) if k == NUMBER else range(k) for k in (*blocks.levels, NUMBER)]
     return np.array(list(itertools.product(*choices)), dtype=np.float64)
 
 
 def mechanism(blocks: Blocks, sigma: float = 1.0, silos: int = 1) -> MomentsGaussian:
-    return MomentsGaussian(
-        blocks.levels, blocks.weights, blocks.constant, blocks.square, sigma, silos
-    )
+    return MomentsGaussian(**asdict(blocks), sigma=sigma, silos=silos)
 
 
 def person(cells: Any, number: float = 0.0) -> FloatArray:
@@ -47,7 +50,7 @@ def person(cells: Any, number: float = 0.0) -> FloatArray:
 
 def random_cells(blocks: Blocks, rows: int, rng: np.random.Generator) -> FloatArray:
     columns = [rng.uniform(-1, 1, rows) if k == NUMBER else rng.integers(k, size=rows)
-               for k in blocks.levels]  # fmt: skip
+               for k in (*blocks.levels, NUMBER)]  # fmt: skip
     return np.column_stack(columns).astype(np.float64)
 
 
@@ -96,10 +99,13 @@ def test_no_random_pair_exceeds_it(blocks: Blocks) -> None:
 
 
 def test_the_bound_for_many_kinds_of_columns_is_above_the_corners() -> None:
-    some = Blocks(tuple(range(2, 12)), (1.0,) * 10, 1.0, 1.0)
-    many = Blocks(tuple(range(2, 24)), (1.0,) * 22, 1.0, 1.0)
-    assert some.sensitivity("replace") < math.sqrt(2) * some.radii.sum()
-    assert many.sensitivity("replace") == pytest.approx(math.sqrt(2) * many.radii.sum())
+    kinds = tuple(range(2, 24))
+    blocks = Blocks(kinds, (1.0,) * 22, **EVEN)
+    bound = blocks.sensitivity("replace")
+    rng = np.random.default_rng(2)
+    first, second = (blocks.terms(random_cells(blocks, 2000, rng)) for _ in range(2))
+    apart = np.linalg.norm(first - second, axis=1).max()
+    assert apart <= bound <= 1.3 * apart
 
 
 @settings(max_examples=60, deadline=None)
@@ -134,12 +140,12 @@ def test_what_is_cut_onto_the_grid_stays_within_it(blocks: Blocks, sigma: float)
 @pytest.mark.parametrize("cell", [np.nan, np.inf, -np.inf, 1e300, -7.0, 2.4])
 def test_any_cell_becomes_a_valid_one(cell: float) -> None:
     blocks = TABLES["both"]
-    wild = np.full((1, len(blocks.levels)), cell)
+    wild = np.full((1, len(blocks.levels) + 1), cell)
     tame = blocks.coordinates(wild)
     assert np.isfinite(tame).all()
-    squares = np.bincount(blocks.owner, np.square(tame[0]))[1:]
-    radii = blocks.radii[1:] / np.square(blocks.weights)
-    assert (squares <= radii + 1e-12).all()
+    squares = np.bincount(blocks.owner + 1, np.square(tame[0]))
+    radii = blocks.radii / np.square(blocks.weights)
+    assert (squares <= np.array([1.0, *radii, 1.0]) + 1e-12).all()
     made = mechanism(blocks)
     apart = made.counts(person(wild)) - made.counts(person(np.zeros_like(wild)))
     assert np.linalg.norm(apart / RESOLUTION) <= blocks.sensitivity("replace")
@@ -162,7 +168,7 @@ def test_a_persons_term_is_the_same_bits_in_any_company_and_order() -> None:
 
 def test_no_people_are_only_noise() -> None:
     blocks = TABLES["both"]
-    empty = np.zeros((0, 1 + len(blocks.levels)))
+    empty = np.zeros((0, 2 + len(blocks.levels)))
     assert not mechanism(blocks).counts(empty).any()
     assert mechanism(blocks).release(empty, None).shape == (blocks.size,)
 
@@ -188,4 +194,4 @@ def test_rows_of_another_width_are_refused(rows: FloatArray) -> None:
 def test_levels_and_weights_that_mean_nothing_are_refused() -> None:
     for levels, weights in [((3,), (1.0, 1.0)), ((-1,), (1.0,)), ((2,), (0.0,)), ((2,), (np.inf,))]:
         with pytest.raises(InvalidInput):
-            Blocks(levels, weights, 1.0, 1.0)
+            Blocks(levels, weights, **EVEN)

@@ -20,7 +20,6 @@ from tacit.privacy.accounting import Approximate, Gaussian, Pure, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Region, Side, above, below
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import Blocks, GaussianSum, NoisyStatistic, products
-from tacit.privacy.mechanisms.block_moments import NUMBER
 
 UNITS, DIM, CLIP, OVERSIZE = 4, 2, 1.0, 10.0  # two dimensions hold every worst pair
 E1, E2 = np.eye(DIM)
@@ -75,11 +74,11 @@ def gram_pair(neighbours: Neighbours) -> Pair:
     return _pair(E1, E1, None, "one row e₁, beyond the clip norm, becomes 0; the others are e₁")
 
 
-BLOCKS = Blocks((2, NUMBER), (1.0, 1.0), constant=1.0, square=0.1)
+BLOCKS = Blocks((2,), (1.0,), count=1.0, slope=1.0, total=1.0, square=0.1)
 
 
 class Cells(Pair):
-    """Contributions of people with one row each: a number, a category of two, a cell in [−1, 1]."""
+    """Contributions of people with one row each: a number, a category of two, y in [−1, 1]."""
 
     def clipped(self, side: int) -> FloatArray:
         """Every cell clipped, and the person left out."""

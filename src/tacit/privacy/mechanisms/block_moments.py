@@ -1,25 +1,25 @@
 r"""Second moments of coded rows, between columns: what a least-squares fit needs of a table.
 
-A row has one cell per declared column, the target among them: a category's number k of K, or a
-number in [−1, 1]. A category becomes its K − 1 Helmert coordinates h_k (``helmert``), of norm
-‖h_k‖² = ρ_K = 2(1 − 1/K) and with h_kᵀh_l = −ρ_K/(K − 1); a number stays one, ρ = 1. With weights w
-and a constant a,
+A row has one cell per declared column and the target y in [−1, 1] at the end. A cell is the number
+k of one of K categories, or a number in [−1, 1]. A category becomes its K − 1 Helmert coordinates
+v = h_k (``helmert``), of norm ‖h_k‖² = ρ_K = 2(1 − 1/K) and with h_kᵀh_l = −ρ_K/(K − 1); a number
+stays one, v = x, ρ = 1. With weights w of columns, x_g = w_g v_g, a row's statistic is
 
-.. math:: z = (a, w_1 v_1, …, w_B v_B),
+.. math:: T = √2 \big(x_g ⊗ x_h \;(g < h),\; α x_g,\; β x_g y,\; γ y\big)
+    \text{ and } u\, v_g^2,\, u\, y^2 \text{ of numbers}.
 
-    T = (\sqrt2\, z_g ⊗ z_h)_{g<h} \text{ and } u\, v_g^2 \text{ of every number}.
+The blocks x_g ⊗ x_g of categories are left out: the counts in Σ x_g determine them.
 
-The blocks z_g ⊗ z_g of categories are left out: the counts in a·z_g determine them.
+**Sensitivity, replace.** Let r_g = w_g²ρ_g. But for squares T is affine in each of x_1, …, y with
+the others fixed, so that ‖T − T′‖² is convex in each, and largest where every number is ±1. There
+‖x_g‖² = r_g and y² = 1, and with p_g = x_gᵀx′_g, q = yy′
 
-**Sensitivity, replace.** Let r_g = w_g²ρ_g, r_0 = a². The first part of T is affine in each block
-with the others fixed, so ‖T − T′‖² is convex in each, and largest where every number is ±1. There
-‖z_g‖² = r_g, and with p_g = z_gᵀz′_g
+.. math:: ‖T − T'‖² = 4 \Big(\sum_{g<h} (r_g r_h − p_g p_h) + α² \sum_g (r_g − p_g)
+    + β² \sum_g (r_g − q p_g) + γ² (1 − q)\Big),
 
-.. math:: ‖T − T'‖² = \sum_{g<h} 2‖z_g ⊗ z_h − z'_g ⊗ z'_h‖² = 4 \sum_{g<h} (r_g r_h − p_g p_h),
-
-p_g = r_g where a cell stays, −r_g/(K_g − 1) where it changes (K = 2 for numbers), p_0 = r_0. So the
-maximum is over finitely many corners. A square moves by 1 at most: u² each on top.
-**Zero-out.** ‖T‖² ≤ 2 Σ_{g<h} r_g r_h + u² each.
+p_g = r_g where a cell stays, −r_g/(K_g − 1) where it changes (K = 2 for numbers), q = ±1: the
+maximum is over finitely many corners. A square moves by 1 at most, so each adds u².
+**Zero-out.** ‖T‖² ≤ 2 (Σ_{g<h} r_g r_h + (α² + β²) Σ r_g + γ²) + u² for each square.
 
 **A person with k rows** adds the mean of their T: the difference of two means is a mean of
 differences of rows, so that the same bounds hold whatever k is before and after.
@@ -76,16 +76,18 @@ def helmert(levels: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The columns of a row, what each weighs, and so what one row can move.
+    """The columns of a row, what each product weighs, and so what one row can move.
 
-    >>> Blocks(levels=(3, NUMBER), weights=(1.0, 1.0), constant=1.0, square=1.0).width
-    4
+    >>> Blocks(levels=(3, NUMBER), weights=(1.0, 1.0), count=1.0, slope=1.0, total=1.0).width
+    5
     """
 
-    levels: tuple[int, ...]  # of each column: K categories, or NUMBER
-    weights: tuple[float, ...]  # w, of each column
-    constant: float  # a
-    square: float  # u
+    levels: tuple[int, ...]  # of each column but the target: K categories, or NUMBER
+    weights: tuple[float, ...]  # w, of each of them
+    count: float  # α
+    slope: float  # β
+    total: float  # γ
+    square: float = 1.0  # u
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.levels) or not all(
@@ -95,35 +97,34 @@ class Blocks:
                 f"expected the levels of each column (0: a number) and as many weights, "
                 f"got {self.levels} and {self.weights}"
             )
-        for value in (*self.weights, self.constant, self.square):
+        for value in (*self.weights, self.count, self.slope, self.total, self.square):
             check_positive("a weight", value)
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Coordinates of each block, the constant first."""
-        return (1, *(1 if k == NUMBER else max(k - 1, 0) for k in self.levels))
-
-    @property
-    def width(self) -> int:
-        """Coordinates of z, the constant first."""
-        return sum(self.sizes)
+    # --- where things are ------------------------------------------------------------------------
 
     @cached_property
     def owner(self) -> IntArray:
-        """(width,): the block of each coordinate, 0 the constant."""
-        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+        """(width,): the column of each coordinate of z = (1, v, y); −1 of the constant."""
+        sizes = [1, *(1 if k == NUMBER else max(k - 1, 0) for k in self.levels), 1]
+        return np.repeat(np.arange(-1, len(sizes) - 1), sizes)
+
+    @property
+    def width(self) -> int:
+        """Coordinates of z."""
+        return len(self.owner)
 
     @cached_property
     def pairs(self) -> tuple[IntArray, IntArray]:
-        """The coordinates i < j of z whose product is released: of different blocks."""
+        """The coordinates i < j of z whose product is released: of different columns."""
         i, j = np.triu_indices(self.width, 1)
         apart = self.owner[i] != self.owner[j]
         return i[apart], j[apart]
 
     @cached_property
-    def numbers(self) -> tuple[int, ...]:
-        """Which columns are numbers."""
-        return tuple(g for g, k in enumerate(self.levels) if k == NUMBER)
+    def numbers(self) -> IntArray:
+        """The coordinates of z whose square is released: numbers, and the target."""
+        levels = np.array([1, *self.levels, NUMBER])
+        return np.flatnonzero(levels[self.owner + 1] == NUMBER)
 
     @property
     def size(self) -> int:
@@ -131,90 +132,100 @@ class Blocks:
         return len(self.pairs[0]) + len(self.numbers)
 
     @cached_property
-    def scales(self) -> FloatArray:
-        """(width,): a and w, coordinate by coordinate."""
-        return np.array([self.constant, *self.weights])[self.owner]
+    def product_weights(self) -> FloatArray:
+        """Of each pair: √2 times w_g w_h, α w_g, β w_g or γ."""
+        last = len(self.levels)
+        w = np.array([1.0, *self.weights, 1.0])[self.owner + 1]
+        i, j = self.pairs
+        more = np.where(self.owner[i] < 0, self.count, 1.0)
+        more = np.where(self.owner[j] == last, self.slope, more)
+        more = np.where((self.owner[i] < 0) & (self.owner[j] == last), self.total, more)
+        return np.asarray(math.sqrt(2) * w[i] * w[j] * more)
+
+    # --- what one row can move -------------------------------------------------------------------
 
     @property
     def radii(self) -> FloatArray:
-        """(1 + B,): r, the constant first."""
+        """(B,): r."""
         rho = [1.0 if k == NUMBER else 2 * (1 - 1 / max(k, 1)) for k in self.levels]
-        return np.array([self.constant**2, *np.square(self.weights) * rho])
+        return np.asarray(np.square(self.weights) * rho)
 
     def sensitivity(self, neighbours: Neighbours) -> float:
         """Of T, in ℓ2; derived above."""
-        r = self.radii
-        cross = by_neighbours(
-            neighbours, replace=self._corners(), zero_out=float(r.sum() ** 2 - (r**2).sum())
-        )
-        return (1 + _SLACK) * math.sqrt(cross + len(self.numbers) * self.square**2)
+        products = by_neighbours(neighbours, replace=self._apart(), zero_out=self._longest())
+        return (1 + _SLACK) * math.sqrt(products + len(self.numbers) * self.square**2)
 
-    def _corners(self) -> float:
-        """max 4 Σ_{g<h} (r_g r_h − p_g p_h) = 2((Σr)² − Σr² − min((Σp)² − Σp²)).
+    def _longest(self) -> float:
+        """‖T‖² without squares."""
+        between = (self.radii.sum() ** 2 - (self.radii**2).sum()) / 2
+        lines = (self.count**2 + self.slope**2) * self.radii.sum()
+        return float(2 * (between + lines + self.total**2))
+
+    def _apart(self) -> float:
+        """The largest ‖T − T′‖² without squares; Σ_{g<h} p_g p_h = ((Σp)² − Σp²)/2."""
+        sums, squares = self._corners()
+        two = [
+            (sums**2 - squares) / 2 + (self.count**2 + q * self.slope**2) * sums + q * self.total**2
+            for q in (1, -1)
+        ]
+        return 2 * self._longest() - 4 * float(np.min(two))
+
+    def _corners(self) -> tuple[FloatArray, FloatArray]:
+        """Σp and Σp² at all corners.
 
         Columns of one kind (r, K) are interchangeable: what counts is how many of them change.
-        Where there are too many kinds, (Σp)² ≥ 0 and Σp² ≤ Σr².
+        Where there are too many kinds, Σp may be anything that makes it worst, and Σp² = Σr².
         """
-        r = self.radii
         kinds = Counter(
-            (float(radius), 2 if k == NUMBER else k)
-            for radius, k in zip(r[1:], self.levels, strict=True)
-            if radius > 0
+            (float(r), 2 if k == NUMBER else k)
+            for r, k in zip(self.radii, self.levels, strict=True)
+            if r > 0
         )
-        total, squares = float(r.sum()), float((r**2).sum())
         if math.prod(count + 1 for count in kinds.values()) > _MOST_CORNERS:
-            return 2 * total**2
-        first, second = np.array([r[0]]), np.array([r[0] ** 2])  # Σp and Σp² so far
-        for (radius, k), count in kinds.items():
-            changed = np.arange(count + 1)
-            other = -radius / (k - 1)
-            first = np.add.outer(first, (count - changed) * radius + changed * other).ravel()
-            moved = (count - changed) * radius**2 + changed * other**2
-            second = np.add.outer(second, moved).ravel()
-        return 2 * (total**2 - squares - float((first**2 - second).min()))
+            line = self.count**2 + np.array([1, -1]) * self.slope**2
+            reach = self.radii.sum()
+            return np.clip(-line, -reach, reach), np.full(2, (self.radii**2).sum())
+        sums, squares = np.zeros(1), np.zeros(1)
+        for (r, k), count in kinds.items():
+            changed, other = np.arange(count + 1), -r / (k - 1)
+            sums = np.add.outer(sums, (count - changed) * r + changed * other).ravel()
+            moved = (count - changed) * r**2 + changed * other**2
+            squares = np.add.outer(squares, moved).ravel()
+        return sums, squares
+
+    # --- rows in, moments out --------------------------------------------------------------------
 
     def coordinates(self, cells: FloatArray) -> FloatArray:
-        """(n, width): z of each row of cells (n, B), without weights: 1, then v."""
+        """(n, width): z = (1, v, y) of each row of cells (n, B + 1), the target last."""
         parts = [np.ones((len(cells), 1))]
-        for column, k in zip(cells.T, self.levels, strict=True):
+        for column, k in zip(cells.T, (*self.levels, NUMBER), strict=True):
             parts.append(_number(column) if k == NUMBER else helmert(k)[_category(column, k)])
         return np.hstack(parts)
 
     def terms(self, cells: FloatArray) -> FloatArray:
         """(n, size): T of each row, by itself."""
-        v = self.coordinates(cells)
-        z, (i, j) = v * self.scales, self.pairs
-        squares = v[:, self._of_numbers] ** 2
-        return np.hstack([math.sqrt(2) * z[:, i] * z[:, j], self.square * squares])
-
-    @cached_property
-    def _of_numbers(self) -> IntArray:
-        """The coordinates of z that are numbers."""
-        return np.flatnonzero(np.isin(self.owner - 1, self.numbers))
+        z, (i, j) = self.coordinates(cells), self.pairs
+        squares = z[:, self.numbers] ** 2
+        return np.hstack([z[:, i] * z[:, j] * self.product_weights, self.square * squares])
 
     def decoded(self, values: FloatArray) -> FloatArray:
-        """(..., width, width): Σ zzᵀ without weights, of values (..., size) of Σ T.
+        """(..., width, width): Σ zzᵀ, of values (..., size) of Σ T.
 
         Where nothing was released, the diagonal blocks of categories and of the constant: zero.
         """
         products, squares = np.split(values, [len(self.pairs[0])], axis=-1)
-        return self._symmetric(products / self._product_weights, squares / self.square)
+        return self._symmetric(products / self.product_weights, squares / self.square)
 
     def noise_deviations(self, sigma: float) -> FloatArray:
         """(width, width): that of each decoded entry; 0 where nothing was released."""
         on = np.full(len(self.numbers), sigma / self.square)
-        return self._symmetric(sigma / self._product_weights, on)
-
-    @property
-    def _product_weights(self) -> FloatArray:
-        i, j = self.pairs
-        return np.asarray(math.sqrt(2) * self.scales[i] * self.scales[j])
+        return self._symmetric(sigma / self.product_weights, on)
 
     def _symmetric(self, products: FloatArray, squares: FloatArray) -> FloatArray:
         S = np.zeros((*products.shape[:-1], self.width, self.width))
         i, j = self.pairs
         S[..., i, j] = S[..., j, i] = products
-        S[..., self._of_numbers, self._of_numbers] = squares
+        S[..., self.numbers, self.numbers] = squares
         return S
 
 
@@ -231,10 +242,10 @@ def _category(column: FloatArray, levels: int) -> IntArray:
 class BlockMoments(Sum):
     """Σ over people of the mean of T over their rows; ``clip_norm`` is the largest ‖T‖.
 
-    Contributions are (n, 1 + B): a person's number, then the cells of one of their rows.
+    Contributions are (n, 2 + B): a person's number, the cells of one of their rows, its target.
     """
 
-    blocks: Blocks = Blocks((), (), 1.0, 1.0)
+    blocks: Blocks = Blocks((), (), 1.0, 1.0, 1.0)
     norms: ClassVar[tuple[Norm, ...]] = ("l2",)
     vectors: ClassVar[bool] = True
 
@@ -247,9 +258,9 @@ class BlockMoments(Sum):
     ) -> tuple[FloatArray, FloatArray]:
         """Rows of as many cells as columns are declared."""
         rows = as_rows(contributions, vectors=True)
-        if rows.shape[1] != 1 + len(self.blocks.levels):
+        if rows.shape[1] != len(self.blocks.levels) + 2:
             raise InvalidInput(
-                f"expected a person and {len(self.blocks.levels)} cells a row, "
+                f"expected a person, {len(self.blocks.levels)} cells and a target a row, "
                 f"got {rows.shape[1]} columns"
             )
         if shares is not None:

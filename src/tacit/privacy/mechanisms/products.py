@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -226,14 +226,16 @@ class MomentsGaussian(NoisyStatistic[Gaussian]):
     Δ is that of ``Blocks`` with these levels and weights. ``silos``: in so many of them may one
     person be, each with such a release; together they reveal √s as much (Gaussian DP).
 
-    >>> one = MomentsGaussian((2, 0), (1.0, 1.0), constant=1.0, square=0.5, sigma=16.0)
-    >>> round(one.event("replace").mu, 4), round(one.event("zero-out").mu, 4)
-    (0.2519, 0.1563)
+    >>> blocks = Blocks(levels=(2,), weights=(1.0,), count=1.0, slope=1.0, total=1.0)
+    >>> MomentsGaussian.for_mu(blocks, 0.5, "replace").event("replace")
+    Gaussian(mu=0.5)
     """
 
     levels: tuple[int, ...]
     weights: tuple[float, ...]
-    constant: float
+    count: float
+    slope: float
+    total: float
     square: float
     sigma: float
     silos: int = 1
@@ -248,15 +250,13 @@ class MomentsGaussian(NoisyStatistic[Gaussian]):
     def for_mu(cls, blocks: Blocks, mu: float, neighbours: Neighbours, *, silos: int = 1) -> Self:
         """The noise with which the releases of so many silos are μ-GDP."""
         sigma = cls.law.scale_for(math.sqrt(silos) * blocks.sensitivity(neighbours), mu)
-        return cls(
-            blocks.levels, blocks.weights, blocks.constant, blocks.square, sigma, silos=silos
-        )
+        return cls(**asdict(blocks), sigma=sigma, silos=silos)
 
     @cached_property
     def blocks(self) -> Blocks:
         """The columns and their weights."""
-        levels, weights = tuple(self.levels), tuple(self.weights)
-        return Blocks(levels, weights, self.constant, self.square)
+        given = {each.name: getattr(self, each.name) for each in fields(Blocks)}
+        return Blocks(**given | {name: tuple(given[name]) for name in ("levels", "weights")})
 
     @property
     def statistic(self) -> Sum:
