@@ -16,6 +16,7 @@ RAISED = [
     errors.MissingValues("age", 3),
     errors.UnknownTask("s99", 12),
     errors.BudgetExceeded("s01", 0.25, 1.0, Budget(1.0)),
+    errors.Refused("north", "it answers another request"),
     errors.IsolationError("a contribution", "numpy 2"),
     errors.LedgerCorrupt("an entry was edited"),
 ]

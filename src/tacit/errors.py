@@ -10,6 +10,7 @@
     ├── UnknownTask (KeyError)        predict for a task that was not fitted
     ├── BudgetExceeded                a release would spend more than a task has left
     ├── UntrustedMessage              something that is no Release would cross an untrusted edge
+    ├── Refused                       a party of a federation does not take another's message
     ├── IsolationError                a contribution depends on what is computed beside it
     ├── LedgerError                   the ledger cannot record, so nothing was released
     │   └── LedgerCorrupt             its entries disagree with their digests
@@ -92,6 +93,17 @@ class BudgetExceeded(TacitError):
 
 class UntrustedMessage(TacitError):
     """A value that is neither a Release nor a declared constant would leave the trusted side."""
+
+
+class Refused(TacitError):
+    """A party does not take what another one sent: who sent it, and why. Nothing was done with it.
+
+    The reason goes back to the sender, so it says nothing that was not in the message or agreed on.
+    """
+
+    def __init__(self, party: str, why: str) -> None:
+        self.party, self.why = party, why
+        super().__init__(f"{party}: {why}")
 
 
 class IsolationError(TacitError):

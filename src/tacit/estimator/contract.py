@@ -14,7 +14,7 @@ saving are the same for all of them, here.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -54,6 +54,8 @@ from tacit.tasks.targets import is_conventional
 
 class MultiTaskEstimator(Predicting):
     """One linear model per task. Learners add what is shared and how it is used at home."""
+
+    _engine: Callable[..., Outcome] | None = None  # of both halves; None: that of this process
 
     # --- what a learner provides ---------------------------------------------------------------
 
@@ -127,10 +129,11 @@ class MultiTaskEstimator(Predicting):
         return self
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
-        """Both halves, by the engine of this process."""
+        """Both halves, by the engine of this process or by another."""
         facts = _facts(home, door)
         participant, coordinator = self._participant(home, facts), self._coordinator(facts)
-        return run_rounds(participant, coordinator, door, progress=progress)
+        engine = self._engine or run_rounds
+        return engine(participant, coordinator, door, progress=progress)
 
     def _declare(self, X: Any, y: Any, task: Any) -> tuple[Schema, TaskSet]:
         """The declarations, and the tasks scaled by them."""
