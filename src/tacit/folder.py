@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import secrets
 import stat
@@ -30,6 +31,9 @@ PARTIAL = ".*." + "[0-9a-f]" * 16 + ".partial"
 
 MOST_JSON, MOST_MODEL = 64 * 2**20, 8 * 2**30
 """Bytes that are read of a file somebody sent: no certificate is longer, and no model of ours."""
+
+DEEPEST = 50
+"""How far lists and objects nest in a file that somebody sent."""
 
 Arrays = Mapping[str, Array]
 
@@ -94,8 +98,9 @@ def opened(path: Path, most: int | None = MOST_MODEL) -> BufferedReader:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (FileNotFoundError, NotADirectoryError):
         raise InvalidInput(f"there is no file {str(path)!r}") from None
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+        why = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"{str(path)!r} cannot be read: {why}") from None
     found = os.fstat(handle)
     why = "" if stat.S_ISREG(found.st_mode) else "is no plain file"
     if not why and most is not None and found.st_size > most:
@@ -120,12 +125,29 @@ def read_json(path: Path) -> dict[str, Any]:
 def parsed(content: bytes, path: Path) -> dict[str, Any]:
     """The object in what was read from a file."""
     try:
-        value = json.loads(content.decode("utf-8"))
+        value = json.loads(content.decode("utf-8"), parse_float=_float64)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidInput(f"{path} holds {type(value).__name__}, expected an object")
+    if _is_deep(value):
+        raise InvalidInput(f"{path} nests deeper than {DEEPEST} levels: no file of ours does")
     return value
+
+
+def _float64(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text} is larger than any number of 64 bits")
+    return number
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether lists and objects nest deeper than whoever reads or writes them could follow."""
+    level = [value]
+    for _ in range(DEEPEST):
+        parts = [part.values() if isinstance(part, dict) else part for part in level]
+        level = [inner for part in parts for inner in part if isinstance(inner, dict | list)]
+    return bool(level)
 
 
 def read(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -188,13 +210,24 @@ class RunState:
         """Inverse of write."""
         found = read_json(directory / RUN)
         try:
-            return cls(**found)
-        except TypeError as error:
+            state = cls(**found)
+            kinds = {entry: type(value) for entry, value in vars(state).items()}
+            if kinds != _OF_A_RUN:
+                raise TypeError(f"its entries are {kinds}")
+            int(state.run, 16)
+        except (TypeError, ValueError) as error:
             raise InvalidInput(f"{directory / RUN} is not a run of tacit: {error}") from None
+        return state
 
     def ledger_path(self, directory: Path) -> Path:
         """Where the ledger is."""
         return directory / self.ledger
+
+
+_OF_A_RUN = dict.fromkeys(("run", "ledger", "dataset", "fingerprint"), str) | {
+    "options": dict,
+    "complete": bool,
+}
 
 
 # --- written whole, and by one at a time ---------------------------------------------------------

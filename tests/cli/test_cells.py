@@ -121,8 +121,9 @@ def test_a_task_column_of_any_type_becomes_text(series: pl.Series, texts: list[s
     ("series", "message"),
     [
         (pl.Series("school", ["a", None]), "1 missing value"),
-        (pl.Series("school", [b"a"]), "of type bytes"),
-        (pl.Series("school", [[1]]), "not hashable"),
+        (pl.Series("school", [b"a"]), "column 'school' holds Binary"),
+        (pl.Series("school", [{"a": 1}]), "column 'school' holds Struct"),
+        (pl.Series("school", [[1]]), "column 'school' holds List"),
         (pl.Series("school", ["a", "a "]), "'a' and 'a ', which are one task"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.arrays import Array
+from tacit.errors import InvalidInput
 from tacit.tasks import Column, Schema, canonical_label, task_codes
 from tacit.tasks.labels import category, distinct
 from tacit.tasks.tables import Table, as_vector
@@ -35,6 +36,13 @@ def task_texts(series: polars.Series) -> Array:
     >>> task_texts(polars.Series("school", [7, 8])), task_texts(polars.Series("school", ["007"]))
     (array(['7', '8'], dtype=object), array(['007'], dtype=object))
     """
+    import polars
+
+    if series.dtype.is_nested() or series.dtype.base_type() in (polars.Binary, polars.Object):
+        raise InvalidInput(
+            f"column {series.name!r} holds {series.dtype}, by which no task can be called; "
+            "expected text, numbers or dates"
+        )
     labels, codes = task_codes(series, len(series))
     return np.array([canonical_label(label) for label in labels], dtype=object)[codes]
 

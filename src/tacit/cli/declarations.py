@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 OPEN = "?"
 """What the template holds where somebody must decide."""
+
+MOST_TOLD = 20
+"""Problems of a file that are told at once."""
 
 _ENTRIES = {
     "number": ("low", "high"),
@@ -142,18 +146,21 @@ class Declarations:
         return schema
 
     def _require_complete(self, names: Sequence[str], task: str | None) -> None:
+        found = list(islice(self._all_problems(names, task), MOST_TOLD + 1))
+        if found:
+            more = "; and more" * (len(found) > MOST_TOLD)
+            told = "; ".join(found[:MOST_TOLD])
+            raise InvalidInput(f"{self.file} is not complete: {told}{more}")
+
+    def _all_problems(self, names: Sequence[str], task: str | None) -> Iterator[str]:
         from tacit.tasks.tables import nearest
 
-        wanted = [name for name in names if name != task]
-        problems = [said for name, said in self.problems.items() if name != task]
-        problems += [f"columns.{_quoted(n)} is not there" for n in wanted if n not in self.columns]
-        problems += [
-            f"columns.{_quoted(name)} is no column of the table{nearest(name, wanted)}"
-            for name in self.columns
-            if name not in names
-        ]
-        if problems:
-            raise InvalidInput(f"{self.file} is not complete: {'; '.join(problems)}")
+        wanted, known = [name for name in names if name != task], {*names}
+        yield from (said for name, said in self.problems.items() if name != task)
+        yield from (f"columns.{_quoted(n)} is not there" for n in wanted if n not in self.columns)
+        for name in self.columns:
+            if name not in known:
+                yield f"columns.{_quoted(name)} is no column of the table{nearest(name, wanted)}"
 
 
 def read_declarations(path: Path) -> Declarations:

@@ -79,7 +79,7 @@ def _anchor(certificate: Path) -> Anchor:
     try:
         kept = folder.read_json(certificate)["ledger"]
         return Anchor(str(kept["digest"]), int(kept["length"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{certificate} has no anchor in a ledger") from None

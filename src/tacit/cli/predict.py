@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,9 @@ from tacit.cli.output import AsJson, Folder, Table, examples, say
 
 if TYPE_CHECKING:
     from tacit.estimator import MultiTaskEstimator
+
+FORMULA = r"^\s*[=+\-@＝＋－＠]"
+"""How a cell begins that a spreadsheet computes, in the letters of either width."""
 
 EXAMPLES = examples(
     "tacit predict model new.csv > predictions.csv",
@@ -34,7 +38,8 @@ def predict(
     """Predict new rows, each by the model of its task; CSV, in the order of the table.
 
     Refuses a folder whose certificate and ledger disagree (exit status 1). With --json the
-    predictions go to --out.
+    predictions go to --out. A label or class that a spreadsheet would take for a formula begins
+    with an apostrophe.
     """
     from tacit import folder
     from tacit.cli.loading import load_model, task_column
@@ -47,7 +52,7 @@ def predict(
     certificate = model.certificate()
     require_agreement(directory, certificate, as_json=as_json)
     task = task or task_column(certificate)
-    frame = predictions(model, table, task, unknown)
+    frame = without_formulas(predictions(model, table, task, unknown))
     if out is None:
         sys.stdout.write(frame.write_csv())
         return
@@ -65,12 +70,42 @@ def predictions(model: MultiTaskEstimator, table: Path, task: str | None, unknow
     from tacit.tasks.tables import require_column
 
     frame = read_table(table)
+    there = dict.fromkeys(frame.columns)
     for name in model._schema.feature_names:
-        require_column(name, frame.columns, "feature")
+        require_column(name, there, "feature")
     labels = _labels(model, frame, task)
     columns: dict[str, Any] = {} if task is None or labels is None else {task: frame[task]}
     rows = features(frame, model._schema)
     return polars.DataFrame(columns | _predicted(model, rows, labels, unknown))
+
+
+def without_formulas(frame: Any) -> Any:
+    """A polars frame in which no text, and no name of a column, is a formula to a spreadsheet:
+    whoever chose a label would choose what is run where the predictions are opened.
+
+    >>> import polars
+    >>> without_formulas(polars.DataFrame({"@school": ["=cmd|'/c calc'!A0", "-7", "b"]})).to_dicts()
+    [{"'@school": "'=cmd|'/c calc'!A0"}, {"'@school": '-7'}, {"'@school": 'b'}]
+    """
+    import polars
+
+    words = frame.with_columns(polars.col(polars.Categorical, polars.Enum).cast(polars.String))
+    cells = [_marked(polars.col(name)) for name in words.select(polars.col(polars.String)).columns]
+    named = {name: f"'{name}" for name in frame.columns if re.match(FORMULA, name)}
+    return words.with_columns(cells).rename(named)
+
+
+def _marked(text: Any) -> Any:
+    import polars
+
+    is_number = text.cast(polars.Float64, strict=False).is_not_null()
+    is_formula = text.str.contains(FORMULA) & ~is_number
+    return (
+        polars.when(is_formula)
+        .then(polars.lit("'") + text)
+        .otherwise(text)
+        .alias(text.meta.output_name())
+    )
 
 
 def _predicted(model: MultiTaskEstimator, X: Any, labels: Any, unknown: Any) -> dict[str, Any]:

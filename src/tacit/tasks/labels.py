@@ -87,8 +87,8 @@ def _canonical(label: object, depth: int) -> str:
 def _shown(label: object) -> str:
     try:
         return repr(label)
-    except ValueError:  # Python writes no integer of more than 4300 digits
-        return "a number of that length"
+    except (ValueError, RecursionError):  # an integer of more than 4300 digits, a nested tuple
+        return "something of that length"
 
 
 def _clean_text(text: str) -> str:
@@ -194,9 +194,12 @@ def distinct(values: Array, name: str) -> tuple[tuple[Hashable, ...], IntArray]:
         unique, codes = np.unique(values, return_inverse=True)
         return tuple(unique.tolist()), codes.astype(np.int64, copy=False)
     items = python_values(values)
-    labels = _ordered(_unique(items, name))
-    lookup = {label: position for position, label in enumerate(labels)}
-    return labels, np.fromiter(map(lookup.__getitem__, items), np.int64, len(items))
+    try:
+        labels = _ordered(_unique(items, name))
+        lookup = {label: position for position, label in enumerate(labels)}
+        return labels, np.fromiter(map(lookup.__getitem__, items), np.int64, len(items))
+    except RecursionError:
+        raise InvalidInput(f"{name} holds a tuple that nests too deep to be compared") from None
 
 
 def positions(values: Array, known: Sequence[Hashable], name: str) -> IntArray:

@@ -22,6 +22,11 @@ Ranges: TypeAlias = Mapping[Any, Declaration]
 "target" declares y; a feature of that name is declared by its index.
 """
 
+MOST_COLUMNS = 10_000
+"""Of the columns that a learner sees. A covariance, or the normal equations of one task, has the
+square of that in numbers, here 0.8 GB: more is refused before a row is coded or anything spent.
+"""
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -52,6 +57,7 @@ class Schema:
             raise InvalidInput(
                 f"{len(self.columns)} declarations for {len(self.feature_names)} features"
             )
+        require_width(self.feature_names, self._widths)
         if self.target.missing not in (None, "drop"):
             raise InvalidInput(
                 'there is no value that replaces a missing target; missing="drop" drops its row'
@@ -203,6 +209,7 @@ def as_schema(
     array([50.,  1.])
     """
     names = tuple(str(name) for name in feature_names)
+    require_width(names, [1] * len(names))
     if isinstance(ranges, str):
         return _measured_schema(ranges, names, X, y)
     columns, target = [Column()] * len(names), Column()
@@ -217,6 +224,23 @@ def as_schema(
         seen[j] = key
         columns[j] = _as_column(declaration, names[j])
     return Schema(names, tuple(columns), target)
+
+
+def require_width(names: Sequence[str], widths: Sequence[int]) -> None:
+    """Refuse more columns than a learner can take, naming the one that becomes the most.
+
+    >>> require_width(["age", "plan"], [1, 20_000])
+    Traceback (most recent call last):
+    tacit.errors.InvalidInput: 20,001 columns to learn from, 'plan' alone becomes 20,000; \
+expected at most 10,000: declare fewer categories, or leave columns out
+    """
+    if (total := sum(widths)) > MOST_COLUMNS:
+        most = max(widths)
+        widest = f", {names[list(widths).index(most)]!r} alone becomes {most:,}" * (most > 1)
+        raise InvalidInput(
+            f"{total:,} columns to learn from{widest}; expected at most {MOST_COLUMNS:,}: "
+            "declare fewer categories, or leave columns out"
+        )
 
 
 def _items(ranges: object) -> list[tuple[object, object]]:

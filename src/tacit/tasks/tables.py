@@ -8,7 +8,8 @@ Rows are counted from 0 in every message.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,12 @@ class Table:
             raise InvalidInput(f"X has {len(self.names)} features, expected {len(names)}")
         if not self.named or self.names == names:
             return replace(self, names=names)
+        known = {*names}
         for name in self.names:
-            if name not in names:
+            if name not in known:
                 raise InvalidInput(f"X has an unknown column {name!r}{nearest(name, names)}")
-        return self._take([self.names.index(name) for name in names])
+        place = {name: j for j, name in enumerate(self.names)}
+        return self._take([place[name] for name in names])
 
     def to_numbers(self) -> FloatArray:
         """All columns as one finite float64 matrix (N, d). It may share memory with the input.
@@ -176,7 +179,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def require_column(name: str, names: Sequence[str], role: str) -> None:
+def require_column(name: str, names: Collection[str], role: str) -> None:
     """Refuse a name that is no column, suggesting the nearest.
 
     >>> require_column("scool", ["school", "age"], "task")
@@ -292,7 +295,7 @@ def _renamed(table: Table, names: Sequence[str]) -> Table:
 
 def _require_distinct(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
-        twice = next(name for name in names if list(names).count(name) > 1)
+        twice, _ = Counter(names).most_common(1)[0]
         raise InvalidInput(f"column {twice!r} occurs twice; column names must differ")
 
 
