@@ -1,0 +1,159 @@
+"""What clients take home: they trust what is shared as far as their own rows bear it out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tacit.neural.clients import Examples
+from tacit.neural.coins import Coins
+from tacit.neural.home import FOLDS, WAYS, Settled, folds, losses_at, settled, work_of
+from tacit.neural.local import LocalWork, Trainer
+from tacit.neural.stacked import Stacked
+
+COINS, FEATURES, CLASSES = Coins(bytes(32)), 6, 3
+TRUTH = torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(5)) * 2
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.neural.home.STEPS", {"own": 40, "halfway": 30, "shared": 20})
+
+
+def examples(sizes: list[int], seed: int = 0) -> Examples:
+    """Rows of clients that all follow TRUTH."""
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(sum(sizes), FEATURES, generator=generator)
+    return Examples(X, (X @ TRUTH.T).argmax(1), np.concatenate([[0], np.cumsum(sizes)]))
+
+
+def trainer(data: Examples, loss: str = "cross_entropy") -> Trainer:
+    torch.manual_seed(0)
+    module = nn.Linear(FEATURES, CLASSES if loss == "cross_entropy" else 1)
+    return Trainer(Stacked(module, data.X[:2]), LocalWork(10, 8, 0.3, loss=loss), data)
+
+
+def learned() -> Tensor:
+    """A shared model that knows the truth."""
+    return torch.cat([TRUTH.flatten(), torch.zeros(CLASSES)])
+
+
+def noise() -> Tensor:
+    return 4 * torch.randn(FEATURES * CLASSES + CLASSES, generator=torch.Generator().manual_seed(3))
+
+
+def taken_home(local: Trainer, shared: Tensor) -> Settled:
+    heard = shared.expand(local.examples.clients, -1).clone()
+    return settled(local, local.stacked.start(), heard, heard, COINS)
+
+
+def error(local: Trainer, models: Tensor, turned: int = 0) -> float:
+    """On rows that nobody has seen; client k calls a class by the one ``turned`` · k further."""
+    clients = len(models)
+    fresh = examples([200] * clients, seed=9)
+    truth = (fresh.y + turned * torch.arange(clients).repeat_interleave(200)) % CLASSES
+    wrong = local.stacked(local.stacked.views(models), fresh.X).argmax(1) != truth
+    return float(wrong.double().mean())
+
+
+def test_every_row_is_held_out_once_and_never_trained_on_then() -> None:
+    data = examples([0, 1, 3, 12])
+    seen = []
+    for rest, held in folds(data, 2, COINS):
+        inside = held[held >= 0]
+        outside = {tuple(row) for row in rest.X.tolist()}
+        assert not outside & {tuple(row) for row in data.X[inside].tolist()}
+        assert len(outside) + len(inside) == len(data.X)
+        owners = np.searchsorted(data.offsets, inside, side="right") - 1
+        columns = np.nonzero(held.transpose(1, 0, 2).reshape(4, -1) >= 0)[0]
+        np.testing.assert_array_equal(np.sort(owners), columns)
+        seen.extend(inside)
+    assert sorted(seen) == list(range(len(data.X)))
+
+
+def test_losses_are_those_of_one_client_after_the_other() -> None:
+    data = examples([4, 0, 7])
+    local = trainer(data)
+    models = torch.randn(3, local.stacked.size)
+    held = next(iter(folds(data, 8, COINS)))[1]
+    for client, found in enumerate(losses_at(local, models, held)):
+        rows = held[:, client][held[:, client] >= 0]
+        outputs = local.stacked.one(models[client], data.X[rows])
+        assert found == pytest.approx(float(local.work.row_loss(outputs, data.y[rows]).sum()))
+
+
+def test_small_clients_take_home_a_good_shared_model() -> None:
+    local = trainer(examples([6] * 30))
+    found = taken_home(local, learned())
+    own = taken_home(local, local.stacked.start())
+    assert (found.ways == WAYS.index("shared")).mean() > 0.8
+    assert error(local, found.models) < error(local, own.models) - 0.1
+    assert found.gain.mean() > 0.1
+
+
+def test_noise_is_not_taken_home() -> None:
+    """Nor can it be by a home that trusts blindly: finetuned, it is far worse than alone."""
+    local = trainer(examples([12] * 30))
+    found = taken_home(local, noise())
+    own = taken_home(local, local.stacked.start())
+    blind = noise().expand(30, -1)
+    assert error(local, found.models) < error(local, own.models) + 0.02
+    assert error(local, blind) > error(local, own.models) + 0.2
+    assert (found.ways == WAYS.index("shared")).mean() < 0.2
+
+
+def test_unrelated_clients_keep_their_own_models() -> None:
+    """Two of three call the classes by other names: the shared model is none of theirs."""
+    data = examples([20] * 30)
+    names = (data.y + torch.arange(30).repeat_interleave(20)) % CLASSES
+    local = trainer(Examples(data.X, names, data.offsets))
+    found = taken_home(local, learned())
+    own = taken_home(local, local.stacked.start())
+    others = np.arange(30) % CLASSES != 0
+    assert not (found.ways == WAYS.index("shared"))[others].any()
+    assert error(local, found.models, turned=1) < error(local, own.models, turned=1) + 0.02
+
+
+def test_where_nothing_was_shared_everybody_trains_alone() -> None:
+    local = trainer(examples([5, 3]))
+    found = taken_home(local, local.stacked.start())
+    assert found.ways.tolist() == [0, 0]
+    assert np.isnan(found.losses).all()
+
+
+def test_a_client_without_rows_keeps_what_it_heard_and_one_row_suffices() -> None:
+    local = trainer(examples([0, 1, 9]))
+    found = taken_home(local, learned())
+    assert torch.equal(found.models[0], learned())
+    assert torch.isfinite(found.models).all()
+    assert np.isnan(found.losses[0]).all()
+    assert np.isfinite(found.losses[1:]).all()
+
+
+def test_nothing_of_the_others_is_in_what_a_client_takes_home() -> None:
+    mine = 7
+    quiet, loud = examples([mine, 4, 5]), examples([mine, 40, 1], seed=8)
+    X, y = (
+        torch.cat([quiet.X[:mine], loud.X[mine:] * 1e3]),
+        torch.cat([quiet.y[:mine], loud.y[mine:]]),
+    )
+    first, second = (
+        taken_home(trainer(data), learned()) for data in (quiet, Examples(X, y, loud.offsets))
+    )
+    assert torch.equal(first.models[0], second.models[0])
+    np.testing.assert_array_equal(first.losses[0], second.losses[0])
+
+
+def test_numbers_are_held_to_the_shared_parameters() -> None:
+    data = examples([8, 8])
+    local = trainer(Examples(data.X, data.X[:, 0] * 2, data.offsets), "squared")
+    truth = torch.zeros(FEATURES + 1)
+    truth[0] = 2.0
+    assert work_of("shared", local.work)[0] == "mean"
+    assert taken_home(local, truth).ways.tolist() == [WAYS.index("shared")] * 2
+
+
+def test_there_are_as_many_folds_as_said() -> None:
+    assert len(list(folds(examples([3]), 2, COINS))) == FOLDS

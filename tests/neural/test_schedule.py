@@ -1,0 +1,85 @@
+"""The public rule of rounds: noise stays where it was promised to stay, whatever the budget."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tacit.errors import NotPure
+from tacit.neural import mixing
+from tacit.neural.sampling import Everyone
+from tacit.neural.schedule import (
+    COOLED,
+    FEWEST,
+    MOST,
+    NOISE,
+    WIDEST,
+    Schedule,
+    schedule,
+    starting_size,
+)
+from tacit.neural.training import multiplier
+from tacit.privacy.budget import Budget
+
+MLP = [(100, 784), (100,), (10, 100), (10,)]
+
+
+def zero_out(epsilon: float) -> Budget:
+    return Budget(epsilon, 1e-5, neighbours="zero-out")
+
+
+def clips(planned: Schedule) -> np.ndarray:
+    return planned.clip_norm * planned.cooling ** np.arange(planned.rounds)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+def test_the_noise_of_all_rounds_is_what_a_parameter_bears(epsilon: float) -> None:
+    planned = schedule(zero_out(epsilon), mixing.mean(538), MLP)
+    z = multiplier(Everyone(), 538, planned.rounds, zero_out(epsilon))
+    noise = z * math.sqrt((clips(planned) ** 2).sum()) / 538
+    assert 1.0 <= noise / (NOISE * starting_size(MLP)) < 1.25  # 1: were all clip norms equal
+
+
+def test_more_budget_travels_further_until_the_noise_vanishes() -> None:
+    plans = [schedule(zero_out(e), mixing.mean(538), MLP) for e in (0.5, 2.0, 8.0, 100.0, 1e4)]
+    travels = [clips(planned).sum() for planned in plans]
+    assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(travels))
+    assert travels[-1] == pytest.approx(WIDEST * MOST)
+    assert plans[-1].noise_to_signal < 0.01
+    assert all(FEWEST <= planned.rounds <= MOST for planned in plans)
+
+
+def test_clip_norms_cool_tenfold() -> None:
+    found = clips(schedule(zero_out(2.0), mixing.mean(538), MLP))
+    assert found[-1] / found[0] == pytest.approx(COOLED)
+
+
+def test_too_few_clients_run_no_round_unless_told_to() -> None:
+    few = mixing.mean(30)
+    assert schedule(zero_out(0.5), few, MLP).rounds == 0
+    assert schedule(zero_out(0.5), few, MLP, rounds=7).rounds == 7
+    assert schedule(zero_out(0.01), mixing.mean(538), MLP).rounds == 0
+
+
+def test_replaced_clients_need_twice_the_crowd() -> None:
+    replaced = schedule(Budget(2.0, 1e-5, neighbours="replace"), mixing.mean(1076), MLP)
+    silent = schedule(zero_out(2.0), mixing.mean(538), MLP)
+    assert replaced.rounds == silent.rounds
+    assert replaced.clip_norm == pytest.approx(silent.clip_norm)
+
+
+def test_a_cluster_is_a_crowd_of_its_own() -> None:
+    halves = schedule(zero_out(2.0), mixing.clusters(np.arange(1076) % 2), MLP)
+    assert halves == schedule(zero_out(2.0), mixing.mean(538), MLP)
+
+
+def test_without_a_budget_nothing_is_clipped_away() -> None:
+    assert schedule(None, mixing.mean(3), MLP) == Schedule(MOST, 1.0, 1.0, 0.0)
+
+
+def test_pure_budgets_are_refused() -> None:
+    with pytest.raises(NotPure):
+        schedule(Budget(1.0, 0.0, neighbours="zero-out"), mixing.mean(30), MLP)
