@@ -63,6 +63,7 @@ class Account:
         self.reports: dict[tuple[Event, int], NDArray[np.intp]] = {}  # of each plan, made so far
         self.promises: list[Promise] = []
         self.doubts: dict[str, BoolArray] = {}
+        self.families: dict[str, set[str]] = {}  # the members of each that have released
         self.cap: Cap = ()
         self.opened = False  # whether a run was declared: from then on the cap is fixed
 
@@ -100,6 +101,8 @@ class Account:
             plan, count = run.planned_event()
             self.made(plan)[rows] += count
         self.promise[rows] = self.promises.index(run.promise)
+        if run.family:
+            self.families.setdefault(run.family.split("/")[0], set()).add(run.family)
         for text in run.doubts:
             self.doubt(text, rows)
 
@@ -111,6 +114,11 @@ class Account:
         """From now on something is doubtful about these tasks."""
         if rows.size:
             self.doubts.setdefault(text, np.zeros(len(self.costs), dtype=np.bool_))[rows] = True
+
+    def compared(self, run: Run) -> bool:
+        """Whether clones of the run's estimator (family "name/member") have released too."""
+        members = self.families.get(run.family.split("/")[0], set())
+        return bool(members - {run.family})
 
     def statement(self, rows: NDArray[np.intp]) -> Statement:
         """Everything that was spent on these tasks, of the worst of them."""

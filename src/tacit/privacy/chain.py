@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -44,7 +43,10 @@ class Anchor(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry as it is read: kind is "ledger", "run", "spend", "output" or "certificate"."""
+    """An entry as it is read.
+
+    Its kind is "ledger", "run", "spend", "output", "certificate" or "snapshot".
+    """
 
     seq: int
     kind: str
@@ -81,26 +83,16 @@ def sha256(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
 
 
-def entry(row: Row) -> Entry:
-    """A stored row, read."""
-    return Entry(row.seq, row.kind, json.loads(row.payload), row.digest.hex())
-
-
-def broken(rows: Iterable[Row], seq: int = 0, previous: bytes = GENESIS) -> list[str]:
-    """What is wrong with the rows that follow entry ``seq``, one line each."""
-    found = []
-    for row in rows:
-        seq += 1
-        if row.seq != seq:
-            found.append(f"entry {seq} is missing: the next one is numbered {row.seq}")
-            seq = row.seq
-        if link(previous, row.kind, row.payload) != row.digest:
-            found.append(
-                f"entry {row.seq} does not match its digest: it was edited, "
-                "or one before it was removed, added or moved"
-            )
-        previous = row.digest
-    return found
+def linked(row: Row, seq: int, previous: bytes) -> str | None:
+    """What is wrong with the row that follows entry ``seq``, whose digest is ``previous``."""
+    if row.seq != seq + 1:
+        return f"entry {seq + 1} is missing: the next one is numbered {row.seq}"
+    if link(previous, row.kind, row.payload) != row.digest:
+        return (
+            f"entry {row.seq} does not match its digest: it was edited, "
+            "or one before it was removed, added or moved"
+        )
+    return None
 
 
 # --- what the payloads are made of ---------------------------------------------------------------

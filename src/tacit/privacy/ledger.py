@@ -10,7 +10,8 @@ release without a record, and never two spends for one key:
 3. *transaction B*: another process has persisted an output for the key: return that one and
    forget ours. Else append the output, commit, return.
 
-What is on record, and every question to it: record.py.
+Threads that wait at the same time share a transaction (committing.py). What is on record, and
+every question to it: record.py.
 
 A task that only its own node reads from (S3) is a run of its own: one task, its own plan.
 """
@@ -23,8 +24,7 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,10 +50,12 @@ from tacit.privacy.chain import (
     link,
     sha256,
 )
-from tacit.privacy.record import Record, checked_key
+from tacit.privacy.committing import Writing
+from tacit.privacy.reading import read_entry
+from tacit.privacy.record import checked_key
 from tacit.privacy.release import Declared, Key, Mechanism, Release, new_run
 from tacit.privacy.runs import Cap, Run, checked_cap
-from tacit.privacy.store import LOCK, Store
+from tacit.privacy.store import LOCK, Place, Store
 from tacit.tasks.labels import canonical_label
 
 __all__ = [
@@ -70,7 +72,7 @@ __all__ = [
 ]
 
 
-class Ledger(Record):
+class Ledger(Writing):
     """What was spent on each task of a data set, and what was released for it.
 
     Several fits on the same data add up, task by task. A file serves any number of processes and
@@ -167,14 +169,17 @@ class Ledger(Record):
         Composing a sampled plan may take seconds: it is done before others are kept waiting.
         """
         found = replace(prices.priced(asked, self._cap_for(asked)), made=_made())
-        with self._transaction():
+
+        def decide() -> bool:
             if asked.name in self._state.runs:
                 return True
             if self._cap_for(asked) != found.cap:
                 return False
             self._state.check(found, self._state.planned_charge(found))
             self._append("run", found.to_json())
-        return True
+            return True
+
+        return self._transact(decide)
 
     def release(
         self,
@@ -211,32 +216,63 @@ class Ledger(Record):
 
     def _spend(self, key: Key, run: Run, event: Event, payload: dict[str, Any]) -> Release | None:
         """Transaction A: the persisted output, or None once the spend is on disk."""
-        with self._transaction():
-            if key in self._state.spends:
-                self._same_spend(key, payload)
-                return self._persisted(key)
+
+        def decide() -> Release | None:
+            place = self._store.place(key)
+            if place is not None:
+                return self._spent_before(key, place, payload)
             self._state.check(run, self._state.charge(run, event, payload["secure"]))
+            self._store.put_spend(key, self._next)
             self._append("spend", payload)
             return None
+
+        return self._transact(decide)
+
+    def _spent_before(self, key: Key, place: Place, payload: dict[str, Any]) -> Release | None:
+        """The output of an earlier spend, or None: it is to be drawn again.
+
+        Nobody draws on the word of an index: who began with a snapshot folds everything first.
+        """
+        found = self._output(key, place)
+        if found is None and self._fold.believed:
+            self._fold = self._folded(self._fold.seq)
+        row = self._store.row(place.spend)
+        recorded = {} if row is None else read_entry(self._store, row).payload
+        if not agree(recorded, json.loads(canonical(payload))):
+            raise LedgerError(
+                f"{key} was spent on another mechanism or event (entry {place.spend}); "
+                "nothing was released"
+            )
+        return found
 
     def _persist(self, key: Key, value: Array, secure: bool) -> Release:
         """Transaction B: ours, or what another process persisted first."""
         blob = io.BytesIO()
         np.save(blob, value, allow_pickle=False)
-        digest = sha256(blob.getvalue())
-        with self._transaction():
-            earlier = self._persisted(key)
+        payload = key._asdict() | {"sha256": sha256(blob.getvalue()), "secure": secure}
+
+        def decide() -> Release:
+            place = self._store.place(key)
+            if place is None:
+                raise LedgerError(f"the spend of {key} is gone; nothing was released")
+            earlier = self._output(key, place)
             if earlier is not None:
                 return earlier
-            self._append("output", key._asdict() | {"sha256": digest, "secure": secure})
-            self._store.put_value(self._state.spends[key], blob.getvalue())
-        return Release(value, (key,), secure)
+            self._store.put_value(place.spend, blob.getvalue())
+            self._store.put_output(key, self._next)
+            self._append("output", payload)
+            return Release(value, (key,), secure)
+
+        return self._transact(decide)
 
     def record_certificate(self, digest: str) -> None:
         """Append the digest of a certificate to the chain: what was promised is on record too."""
-        with self._transaction():
+
+        def decide() -> None:
             if digest not in self._state.certificates:
                 self._append("certificate", {"sha256": digest})
+
+        self._transact(decide)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -284,28 +320,6 @@ class Ledger(Record):
                 "call open_run first; nothing was released"
             )
         return run
-
-    def _same_spend(self, key: Key, payload: dict[str, Any]) -> None:
-        row = self._store.rows(self._state.spends[key], 1)[0]
-        if not agree(json.loads(row.payload), json.loads(canonical(payload))):
-            raise LedgerError(
-                f"{key} was spent on another mechanism or event (entry {row.seq}); "
-                "nothing was released"
-            )
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._store.transaction():
-            self._catch_up()
-            yield
-        with LOCK:
-            self._catch_up()
-            self._store.keep_head(Anchor(self._digest.hex(), self._seq))
-
-    def _append(self, kind: str, payload: dict[str, Any]) -> None:
-        """One entry a transaction; the state takes it in once it is committed (_catch_up)."""
-        text = canonical(payload)
-        self._store.append(Row(self._seq + 1, kind, text, link(self._digest, kind, text)))
 
     # --- an object that others hold --------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """The record: what a ledger's file says, folded as it grows, and every question to it.
 
-State is a fold over the entries (spending.py), which form a hash chain (chain.py) in an SQLite
-file (store.py). It is private: it belongs to the trusted side, though it holds no contribution
-and never who took part in a sampled round.
+State is a fold (reading.py) of the entries (spending.py), which form a hash chain (chain.py) in an
+SQLite file (store.py); it begins with the newest snapshot that can be believed (snapshot.py). It is
+private: it belongs to the trusted side, though it holds no contribution and never who took part in
+a sampled round.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Hashable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -18,11 +20,14 @@ import numpy as np
 from tacit.errors import InvalidInput, LedgerCorrupt
 from tacit.privacy.account import Statement
 from tacit.privacy.accounting import Cost
-from tacit.privacy.chain import GENESIS, Anchor, Entry, Verdict, broken, entry, sha256
+from tacit.privacy.chain import Anchor, Entry, Verdict, sha256
+from tacit.privacy.reading import UNREADABLE, Fold, read_declared, read_entry, read_run
 from tacit.privacy.release import Key, Release
 from tacit.privacy.runs import Cap
-from tacit.privacy.spending import Spending, fold
-from tacit.privacy.store import LOCK, SCHEMA_VERSION, Store
+from tacit.privacy.snapshot import restored
+from tacit.privacy.spending import Declaration, Spending
+from tacit.privacy.store import LOCK, Place, Store
+from tacit.privacy.store_file import FOLDED, SCHEMA_VERSION
 from tacit.privacy.verification import verdict
 
 
@@ -34,12 +39,12 @@ class Record:
     cap: Cap  # that the first run of the data set will declare
 
     def _begin(self, store: Store) -> None:
-        self._store = store
-        self._state = Spending()
-        self._seq, self._digest = 0, GENESIS
+        self._store, self._fold = store, Fold(store)
         try:
-            if store.version == SCHEMA_VERSION:
-                self._catch_up()
+            if store.version in FOLDED:
+                old = store.version != SCHEMA_VERSION and not store.indexing
+                with store.upgrade() if old else nullcontext():
+                    self._catch_up()
             if not store.read_only:
                 self._require_newest()
         except BaseException:
@@ -48,16 +53,24 @@ class Record:
 
     def _require_newest(self) -> None:
         """Refuse an older copy of the file: what was released since would be forgotten."""
-        kept = self._store.kept_head()
-        rows = [] if kept is None else self._store.rows(kept.length, 1)
-        if kept is not None and (not rows or rows[0].digest.hex() != kept.digest):
+        kept = self._store.kept_head.read()
+        if kept is not None and not self._holds(kept):
             raise LedgerCorrupt(
-                f"{self._store.name} ends at entry {self._seq}, but entry {kept.length} was "
+                f"{self._store.name} ends at entry {self._fold.seq}, but entry {kept.length} was "
                 f"recorded ({self._store.name}.head): an older copy was put in its place, and what "
                 "was released since would be spent again. Put the newest copy back. If it is lost "
                 "for good, keep this one as a record, begin another ledger, and count by hand what "
                 "the certificates say was spent; nothing was released"
             )
+
+    def _holds(self, anchor: Anchor) -> bool:
+        """Whether an anchor's entry is there."""
+        row = self._store.row(anchor.length)
+        return row is not None and row.digest.hex() == anchor.digest
+
+    @property
+    def _state(self) -> Spending:
+        return self._fold.state
 
     @property
     def identity(self) -> str:
@@ -82,14 +95,9 @@ class Record:
         until the first of these runs was declared: a run that resumes plans as it did then."""
         with LOCK:
             self._catch_up()
-            state = self._state
-            known = {run for run in before if run in state.runs}
-            if known:
-                state = Spending()
-                for row in self._store.rows():
-                    if row.kind == "run" and entry(row).payload["run"] in known:
-                        break
-                    fold(state, row)
+            runs = self._state.runs
+            declared = [runs.progress[run].declared.seq for run in before if run in runs]
+            state = self._folded(min(declared) - 1).state if declared else self._state
             return [state.spent(self.dataset, task) for task in tasks]
 
     def lifetime(self) -> Cap:
@@ -124,22 +132,25 @@ class Record:
         """What to keep elsewhere (in a certificate), so that verify can see truncation."""
         with LOCK:
             self._catch_up()
-            return Anchor(self._digest.hex(), self._seq)
+            return self._head()
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first."""
-        return [entry(row) for row in self._store.rows()]
+        return [read_entry(self._store, row) for row in self._store.rows()]
+
+    def spends(self, run: str) -> list[Entry]:
+        """What was spent on a run, release by release: however much else is on record."""
+        return [read_entry(self._store, row) for row in self._store.spends(run)]
 
     def verify(self, anchor: Anchor | None = None) -> Verdict:
-        """Recompute everything: digests, order, plans, budgets, persisted outputs.
+        """Recompute everything, in one pass: digests, order, plans, budgets, persisted outputs.
 
-        Finds any edit, removal or reordering; with an anchor also a truncated end.
+        Finds any edit, removal or reordering; with an anchor also a truncated end. It believes no
+        snapshot, and its memory grows with tasks and runs, not with releases.
         """
-        kept = self._store.kept_head()
-        anchors = [found for found in (anchor, kept) if found is not None]
+        anchors = [found for found in (anchor, self._store.kept_head.read()) if found is not None]
         with self._store.transaction(write=False):
-            folds = self._store.version == SCHEMA_VERSION
-            return verdict(self._store.rows(), self._store.digests(), anchors, folds=folds)
+            return verdict(self._store, anchors)
 
     def close(self) -> None:
         """Close the file. An in-memory ledger is gone."""
@@ -154,30 +165,71 @@ class Record:
     # --- inside ----------------------------------------------------------------------------------
 
     def _persisted(self, key: Key) -> Release | None:
-        output = self._state.outputs.get(key)
-        if output is None:
+        place = self._store.place(key)
+        return None if place is None else self._output(key, place)
+
+    def _output(self, key: Key, place: Place) -> Release | None:
+        if place.output is None:
             return None
-        value = self._store.value(self._state.spends[key]) or b""
-        if sha256(value) != output.sha256:
-            raise LedgerCorrupt(f"{self._store.name}: the output of {key} was edited or removed")
-        return Release(np.load(io.BytesIO(value), allow_pickle=False), (key,), output.secure)
+        row, value = self._store.row(place.output), self._store.value(place.spend) or b""
+        try:
+            payload = {} if row is None else read_entry(self._store, row).payload
+            if payload == key._asdict() | {"sha256": sha256(value), "secure": payload["secure"]}:
+                kept = np.load(io.BytesIO(value), allow_pickle=False)
+                return Release(kept, (key,), bool(payload["secure"]))
+        except UNREADABLE:
+            pass
+        raise LedgerCorrupt(f"{self._store.name}: the output of {key} was edited or removed")
+
+    def _head(self) -> Anchor:
+        return Anchor(self._fold.digest.hex(), self._fold.seq)
 
     def _catch_up(self) -> None:
         """Fold in what was committed since the last time, by whomever."""
         with LOCK:
-            rows = self._store.rows(max(1, self._seq))
-            if self._seq:  # the last entry we know must still be there
-                if not rows or rows[0].seq != self._seq or rows[0].digest != self._digest:
-                    self._corrupt(f"entry {self._seq} is no longer what it was")
-                rows = rows[1:]
-            problems = broken(rows, self._seq, self._digest)
-            if problems:
-                self._corrupt(problems[0])
-            for row in rows:
-                wrong = fold(self._state, row)
-                if wrong:
-                    self._corrupt(wrong)
-                self._seq, self._digest = row.seq, row.digest
+            if not self._fold.seq:
+                self._begin_with_snapshot()
+            rows = self._store.rows(max(1, self._fold.seq))
+            if self._fold.seq:  # the last entry we know must still be there
+                last = next(rows, None)
+                if last is None or (last.seq, last.digest) != (self._fold.seq, self._fold.digest):
+                    self._corrupt(f"entry {self._fold.seq} is no longer what it was")
+            try:
+                for row in rows:
+                    self._fold.take(row)
+            except LedgerCorrupt as error:
+                self._corrupt(str(error))
+
+    def _forget(self) -> None:
+        """Begin anew at the next question: the newest snapshot, if it can be believed, and on."""
+        self._fold = Fold(self._store)
+
+    def _begin_with_snapshot(self) -> None:
+        """Begin with the newest snapshot, if there is one that can be believed (snapshot.py)."""
+        try:
+            kept, row = self._store.kept_head.read(), self._store.newest_snapshot()
+            if kept is None or row is None or row.seq > kept.length or not self._holds(kept):
+                return
+            declared = Declaration(row.seq, row.digest.hex())
+            digest = read_declared(self._store, declared).payload["sha256"]
+            blob = self._store.blob(digest)
+            if blob is not None:
+                state = restored(blob, lambda at: read_run(self._store, at))
+                self._fold.begin_with(state, row, digest)
+        except UNREADABLE:
+            return  # then everything is folded
+
+    def _folded(self, last: int) -> Fold:
+        """Everything up to an entry, folded anew: whatever a snapshot or an index says."""
+        fold = Fold(self._store)
+        try:
+            for row in self._store.rows():
+                if row.seq > last:
+                    break
+                fold.take(row)
+        except LedgerCorrupt as error:
+            self._corrupt(str(error))
+        return fold
 
     def _corrupt(self, problem: str) -> NoReturn:
         raise LedgerCorrupt(f"{self._store.name}: {problem}; nothing was released")

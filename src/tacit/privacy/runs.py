@@ -99,7 +99,7 @@ class Run:
         """The payload of its entry."""
         kinds = sorted(kind.__name__ for kind in self.block_kinds)
         return self.declaration() | {
-            "cap": _budgets_to_json(self.cap),
+            "cap": budgets_to_json(self.cap),
             "family": self.family,
             "made": list(self.made),
             "pairs": [packed(column) for column in self.pairs.T],
@@ -113,7 +113,7 @@ class Run:
             "dataset": self.dataset,
             "tasks": list(self.tasks),
             "promise": list(self.promise),
-            "budgets": _budgets_to_json(self.budgets),
+            "budgets": budgets_to_json(self.budgets),
             "budget_of": packed(self.budget_of),
             "shares": packed(self.shares),
             "plan": [[event_to_json(event), count] for event, count in self.plan],
@@ -132,13 +132,13 @@ class Run:
             dataset=fields["dataset"],
             tasks=tuple(map(str, fields["tasks"])),
             promise=promise,
-            budgets=_budgets_from_json(fields["budgets"], promise.neighbours),
+            budgets=budgets_from_json(fields["budgets"], promise.neighbours),
             budget_of=unpacked(fields["budget_of"], m).astype(np.intp),
             shares=unpacked(fields["shares"], m),
             plan=tuple((event_from_json(event), count) for event, count in fields["plan"]),
             secure=bool(fields["secure"]),
             doubts=tuple(fields["doubts"]),
-            cap=_budgets_from_json(fields["cap"], promise.neighbours),
+            cap=budgets_from_json(fields["cap"], promise.neighbours),
             planned=fields["planned"],
             family=fields["family"],
             made=(fields["made"][0], fields["made"][1]),
@@ -177,11 +177,13 @@ def _is_planned(run: Run) -> bool:
     )
 
 
-def _budgets_to_json(budgets: Sequence[Budget]) -> list[list[float]]:
+def budgets_to_json(budgets: Sequence[Budget]) -> list[list[float]]:
+    """[ε, δ] of each."""
     return [[budget.epsilon, budget.delta] for budget in budgets]
 
 
-def _budgets_from_json(pairs: Sequence[Sequence[float]], neighbours: Any) -> tuple[Budget, ...]:
+def budgets_from_json(pairs: Sequence[Sequence[float]], neighbours: Any) -> tuple[Budget, ...]:
+    """Inverse of budgets_to_json: all have the same neighbours."""
     return tuple(Budget(*pair, neighbours=neighbours) for pair in pairs)
 
 

@@ -1,53 +1,83 @@
 """What was spent: a pure fold over the entries of a ledger.
 
-There is no table of totals that could disagree with the history: each process folds the entries it
-has not seen yet into arrays, one row a task, and asks those.
+Each process folds the entries it has not seen yet into arrays, one row a task, and asks those. A
+snapshot of them (snapshot.py) saves it the first ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.arrays import FloatArray
-from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, TacitError
+from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError
 from tacit.privacy.account import COMPARED, IN_FLOATS, Account, Statement
 from tacit.privacy.accounting import Cost, Event
-from tacit.privacy.chain import Entry, Row, agree, entry, event_from_json
+from tacit.privacy.chain import Entry, agree, event_from_json
 from tacit.privacy.prices import event_charge, priced, refusal
-from tacit.privacy.release import Key
 from tacit.privacy.runs import Promise, Run
 from tacit.tasks.labels import canonical_label
 
 
-@dataclass(frozen=True)
-class Output:
-    """A persisted result: the digest of its bytes, and whether its noise was secure."""
+class Declaration(NamedTuple):
+    """The entry that declared a run."""
 
-    sha256: str
-    secure: bool
+    seq: int
+    digest: str
 
 
+@dataclass
+class Progress:
+    """How far a run is."""
+
+    declared: Declaration
+    left: list[int]  # of each planned event
+    begun: bool = False
+    block_due: bool = True
+    in_floats: bool = False  # whether the δ that its own price lacks was claimed
+
+
+class Runs(Mapping[str, Run]):
+    """The declared runs by name. Those before a snapshot are read when they are asked for."""
+
+    def __init__(self, read: Callable[[Declaration], Run] | None = None) -> None:
+        self._read, self._known = read, dict[str, Run]()
+        self.progress: dict[str, Progress] = {}
+
+    def add(self, run: Run, declared: Declaration) -> None:
+        self._known[run.name] = run
+        self.progress[run.name] = Progress(declared, [count for _, count in run.plan])
+
+    def __getitem__(self, name: str) -> Run:
+        declared = self.progress[name].declared
+        if name not in self._known and self._read is not None:
+            self._known[name] = self._read(declared)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.progress)
+
+    def __len__(self) -> int:
+        return len(self.progress)
+
+
+@dataclass
 class Spending:
-    """The state of a ledger: apply each entry in order, ask, never write."""
+    """The state of a ledger: apply each entry in order, ask, never write.
 
-    def __init__(self) -> None:
-        self.identity = ""
-        self.runs: dict[str, Run] = {}
-        self.spends: dict[Key, int] = {}  # the entry that recorded it
-        self.outputs: dict[Key, Output] = {}
-        self.certificates: set[str] = set()
-        self.accounts: dict[str, Account] = {}
-        self._rows: dict[str, NDArray[np.intp]] = {}
-        self._left: dict[str, list[int]] = {}  # of each planned event
-        self._place: dict[str, dict[Event, int]] = {}  # of each event in the plan
-        self._begun: set[str] = set()
-        self._in_floats: dict[str, FloatArray] = {}  # the δ that a run's own price lacks
-        self._block_due: dict[str, bool] = {}
+    It grows with tasks and runs, not with releases: which key was used is the store's to know.
+    """
+
+    identity: str = ""
+    runs: Runs = field(default_factory=Runs)
+    certificates: set[str] = field(default_factory=set)
+    accounts: dict[str, Account] = field(default_factory=dict)
+    _rows: dict[str, NDArray[np.intp]] = field(default_factory=dict)  # of each run's tasks
+    _place: dict[str, dict[Event, int]] = field(default_factory=dict)  # of each event in the plan
 
     def apply(self, entry: Entry, *, strict: bool = False) -> None:
         """Fold one entry in; strict also computes every price again, and holds it to its cap."""
@@ -57,17 +87,18 @@ class Spending:
             case "ledger":
                 self.identity = str(entry.payload["identity"])
             case "run":
-                self._apply_run(Run.from_json(entry.payload), strict)
+                declared = Declaration(entry.seq, entry.digest)
+                self._apply_run(Run.from_json(entry.payload), declared, strict)
             case "spend":
-                self._apply_spend(entry_key(entry), entry, strict)
-            case "output":
-                self._apply_output(entry_key(entry), entry)
+                self._apply_spend(entry, strict)
             case "certificate":
                 self.certificates.add(str(entry.payload["sha256"]))
+            case "output" | "snapshot":  # they cost nothing
+                pass
             case _:
                 raise LedgerCorrupt(f"entry {entry.seq} is of an unknown kind {entry.kind!r}")
 
-    def _apply_run(self, run: Run, strict: bool) -> None:
+    def _apply_run(self, run: Run, declared: Declaration, strict: bool) -> None:
         if run.name in self.runs:
             raise LedgerCorrupt(f"run {run.name!r} was declared twice")
         account = self.account(run.dataset)
@@ -76,52 +107,46 @@ class Spending:
         if strict:
             _require_priced(run)
         account.cap, account.opened = run.cap, True
-        self._rows[run.name] = account.rows(run.tasks)
-        self._left[run.name] = [count for _, count in run.plan]
-        self._place[run.name] = {event: i for i, (event, _) in enumerate(run.plan)}
-        self._block_due[run.name] = True
-        self.runs[run.name] = run
+        self.runs.add(run, declared)
+        self._where(run)
 
-    def _apply_spend(self, key: Key, entry: Entry, strict: bool) -> None:
-        if key in self.spends or key.run not in self.runs:
-            raise LedgerCorrupt(f"entry {entry.seq}: a second spend for {key}, or one without run")
-        run, event = self.runs[key.run], event_from_json(entry.payload["event"])
+    def _apply_spend(self, entry: Entry, strict: bool) -> None:
+        name = entry.payload["run"]
+        if name not in self.runs:
+            raise LedgerCorrupt(f"a spend of run {name!r}, which was not declared")
+        run, event = self.runs[name], event_from_json(entry.payload["event"])
         exact = bool(entry.payload["secure"])
         charge = self.charge(run, event, exact)
         if strict:
             self.check(run, charge)
-        self._left[run.name][self._planned(run, event)] -= 1
-        self._block_due[run.name] &= type(event) not in run.block_kinds
-        account, rows = self.accounts[run.dataset], self._rows[run.name]
+        progress = self.runs.progress[name]
+        progress.left[self._planned(run, event)] -= 1
+        progress.block_due &= type(event) not in run.block_kinds
+        account, rows = self.accounts[run.dataset], self._where(run)
         charged = rows[run.shares > 0]
-        if run.name not in self._begun:
-            self._begun.add(run.name)
+        if not progress.begun:
+            progress.begun = True
             account.begin(run, charged)
         account.costs[rows] += charge
         if not exact:
             account.insecure[charged] = True
             self._claim_delta(run, account, rows)
-        self.spends[key] = entry.seq
 
     def _claim_delta(self, run: Run, account: Account, rows: NDArray[np.intp]) -> None:
         """Of noise drawn in floats δ = 0 is not claimed: the budget's δ is, or it is a doubt."""
-        if run.name not in self._in_floats:
-            added = self._in_floats[run.name] = run.float_delta()
+        progress = self.runs.progress[run.name]
+        if not progress.in_floats:
+            progress.in_floats, added = True, run.float_delta()
             alone = account.runs[rows] == 1
             account.pairs[rows, 1] += added
             account.first[rows] += np.where(alone, added, 0.0)
             account.doubt(IN_FLOATS, rows[(run.shares > 0) & (run.pairs[:, 1] + added == 0)])
 
-    def _apply_output(self, key: Key, entry: Entry) -> None:
-        if key not in self.spends or key in self.outputs:
-            raise LedgerCorrupt(f"entry {entry.seq}: an output of {key} that no spend allows")
-        self.outputs[key] = Output(entry.payload["sha256"], entry.payload["secure"])
-
     def charge(self, run: Run, event: Event, exact: bool) -> FloatArray:
         """What one more release costs each task under a cap; LedgerError if none is left."""
         self._planned(run, event)
         charge = self._event_charge(run, event)
-        if not exact and run.name not in self._in_floats:
+        if not exact and not self.runs.progress[run.name].in_floats:
             charge = charge.copy()
             charge[:, 2] += np.where(run.block[:, 2] > 0, 0.0, run.float_delta())
         return charge
@@ -137,7 +162,8 @@ class Spending:
     def _event_charge(self, run: Run, event: Event) -> FloatArray:
         if type(event) not in run.block_kinds:
             return event_charge(event, run.shares)
-        return self._block_charge(run) if self._block_due[run.name] else np.zeros_like(run.block)
+        due = self.runs.progress[run.name].block_due
+        return self._block_charge(run) if due else np.zeros_like(run.block)
 
     def _block_charge(self, run: Run) -> FloatArray:
         """What is charged with a run's first release alone."""
@@ -180,13 +206,14 @@ class Spending:
         if not asked:
             return whole
         epsilon, delta = np.vstack([self._pairs(run) for run in asked]).max(axis=0).tolist()
-        doubts = (*whole.doubts, *([COMPARED] if self._compared(asked[0]) else []))
+        doubts = (*whole.doubts, *([COMPARED] if account.compared(asked[0]) else []))
         return replace(whole, run_epsilon=epsilon, run_delta=delta, doubts=doubts)
 
     def _pairs(self, run: Run) -> FloatArray:
         """(m, 2): the run's own price, with the δ of noise that was drawn in floats."""
         pairs = run.pairs.copy()
-        pairs[:, 1] += self._in_floats.get(run.name, 0.0)
+        if self.runs.progress[run.name].in_floats:
+            pairs[:, 1] += run.float_delta()
         return pairs
 
     def spent(self, dataset: str, task: Hashable) -> Cost:
@@ -201,22 +228,22 @@ class Spending:
 
     def begun(self, run: str) -> bool:
         """Whether anything was spent on a run."""
-        return run in self._begun
-
-    def _compared(self, run: Run) -> bool:
-        """Whether clones of the run's estimator (family "name/member") have released too."""
-        name = run.family.split("/")[0]
-        others = (self.runs[each] for each in self._begun)
-        members = {r.family for r in others if r.dataset == run.dataset} | {run.family}
-        return bool(name) and sum(member.split("/")[0] == name for member in members) > 1
+        return run in self.runs and self.runs.progress[run].begun
 
     def _where(self, run: Run) -> NDArray[np.intp]:
-        known = self._rows.get(run.name)
-        return self.account(run.dataset).rows(run.tasks) if known is None else known
+        """The rows of its tasks; of a declared run they are looked up once."""
+        if run.name in self._rows:
+            return self._rows[run.name]
+        rows = self.account(run.dataset).rows(run.tasks)
+        if run.name in self.runs:
+            self._rows[run.name] = rows
+        return rows
 
     def _planned(self, run: Run, event: Event) -> int:
         """Which planned event this one is; some of it must be left."""
-        left, exact = self._left[run.name], self._place[run.name].get(event)
+        if run.name not in self._place:
+            self._place[run.name] = {event: i for i, (event, _) in enumerate(run.plan)}
+        left, exact = self.runs.progress[run.name].left, self._place[run.name].get(event)
         if exact is not None and left[exact]:
             return exact
         same = [i for i, (planned, _) in enumerate(run.plan) if _same(planned, event)]
@@ -238,11 +265,6 @@ def _require_priced(run: Run) -> None:
             raise LedgerCorrupt(f"run {run.name!r} was declared at a lower price than its plan's")
 
 
-def entry_key(entry: Entry) -> Key:
-    """The key that a spend or an output names."""
-    return Key(entry.payload["run"], entry.payload["round"], entry.payload["party"])
-
-
 def _mismatch(task: Any, before: Promise, now: Promise) -> str:
     what = next(
         f"{name} {a!r}, this run declares {b!r}"
@@ -257,14 +279,3 @@ def _mismatch(task: Any, before: Promise, now: Promise) -> str:
 
 def _same(a: Event, b: Event) -> bool:
     return type(a) is type(b) and agree(vars(a), vars(b))
-
-
-def fold(state: Spending, row: Row, *, strict: bool = False) -> str | None:
-    """Fold a row in, or say why it means nothing here."""
-    try:
-        state.apply(entry(row), strict=strict)
-    except (LedgerError, BudgetExceeded) as error:
-        return f"entry {row.seq} should not be there: {error}"
-    except (TacitError, LookupError, TypeError, ValueError, AttributeError) as error:
-        return f"entry {row.seq} cannot be read: {error!r}"
-    return None

@@ -10,30 +10,25 @@ file until a checkpoint: who copies ``ledger.sqlite`` alone would lose them.
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from tacit.errors import LedgerCorrupt, LedgerError
-from tacit.privacy.chain import Anchor, Row, sha256
+from tacit.privacy import store_file
+from tacit.privacy.chain import Row, canonical, sha256
+from tacit.privacy.heads import KeptHead
+from tacit.privacy.release import Key
+from tacit.privacy.store_file import SCHEMA_VERSION
 
-APPLICATION_ID = 0x74616369  # "taci"
-SCHEMA_VERSION = 2
 BUSY_SECONDS = 30.0
-
-_SCHEMA = f"""
-CREATE TABLE entries (
-    seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, payload TEXT NOT NULL, digest BLOB NOT NULL);
-CREATE TABLE outputs (spend INTEGER PRIMARY KEY REFERENCES entries, value BLOB NOT NULL);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
+PAGE = 1_000
+"""Entries that are read at once: memory does not grow with the ledger."""
 
 LOCK = threading.RLock()
 """Held during every use of a connection, and during every fork: so no child starts its life with
@@ -48,26 +43,30 @@ _LEFT_TO_THE_PARENT: list[sqlite3.Connection] = []
 """A child may neither use nor close its parent's connections: it keeps them, untouched."""
 
 
-BESIDE = (".key", ".head", ".signing")
-"""What lies beside a ledger that was used: where one of them is left, a ledger was there."""
+class Place(NamedTuple):
+    """Which entries a key's spend and its output are."""
+
+    spend: int
+    output: int | None
 
 
 class Store:
-    """Two tables, transactions, and one error for everything that goes wrong."""
+    """The tables of a ledger (store_file.py), transactions, and one error for all that fails."""
 
     def __init__(self, path: Path | None, first: Row, *, read_only: bool = False) -> None:
         """``first`` is the entry that a new ledger begins with; an old one keeps its own."""
         self.name = ":memory:" if path is None else str(path)
         self._path, self.read_only = path, read_only
-        self._known_length = 0
+        self.kept_head = KeptHead(path)
+        self.indexing = False  # whether whoever folds notes the keys, as no writer did
         with LOCK, self._errors():
             if path is None:
                 self._connect()
-                self._create(self._connection, first)
+                store_file.create(self._connection, first)
                 return
             if not path.exists():
-                self._make(path, first)
-            self._require_whole(path)
+                store_file.make(path, first, read_only=read_only)
+            store_file.require_whole(path)
             self._connect()
             try:
                 self._recognise()
@@ -78,37 +77,105 @@ class Store:
     @property
     def version(self) -> int:
         """The format of the file."""
-        return SCHEMA_VERSION if self._path is None else self._pragma("user_version")
+        return self._pragma("user_version")
 
-    def rows(self, first: int = 1, most: int = -1) -> list[Row]:
-        """The entries from ``first`` on, or so many of them."""
+    @property
+    def in_transaction(self) -> bool:
+        """Whether what is written now can still be undone: SQLite gives up some by itself."""
+        return self._connection.in_transaction
+
+    @property
+    def changes(self) -> int:
+        """How many rows this connection has written."""
+        return self._connection.total_changes
+
+    # --- the chain -------------------------------------------------------------------------------
+
+    def rows(self, first: int = 1) -> Iterator[Row]:
+        """The entries from ``first`` on, a page in memory at a time."""
         query = "SELECT seq, kind, payload, digest FROM entries WHERE seq >= ? ORDER BY seq LIMIT ?"
-        with LOCK, self._errors():
-            found = self._current().execute(query, (first, most)).fetchall()
-        return [Row(seq, str(kind), str(text), _bytes(digest)) for seq, kind, text, digest in found]
+        while True:
+            page = [_row(*found) for found in self._found(query, first, PAGE)]
+            yield from page
+            if len(page) < PAGE:
+                return
+            first = page[-1].seq + 1
+
+    def row(self, seq: int) -> Row | None:
+        """One entry."""
+        query = "SELECT seq, kind, payload, digest FROM entries WHERE seq = ?"
+        return next((_row(*found) for found in self._found(query, seq)), None)
+
+    def newest_snapshot(self) -> Row | None:
+        """The last entry that names a snapshot."""
+        query = (
+            "SELECT seq, kind, payload, digest FROM entries WHERE kind = 'snapshot' "
+            "ORDER BY seq DESC LIMIT 1"
+        )
+        return next((_row(*found) for found in self._found(query)), None)
 
     def append(self, row: Row) -> None:
         """Write an entry; its number must be new."""
-        with self._errors():
-            self._current().execute("INSERT INTO entries VALUES (?, ?, ?, ?)", row)
+        self._write("INSERT INTO entries VALUES (?, ?, ?, ?)", *row)
+
+    # --- what the chain names --------------------------------------------------------------------
+
+    def place(self, key: Key) -> Place | None:
+        """Where a key was used, if it was."""
+        query = "SELECT spend, output FROM keys WHERE run = ? AND name = ?"
+        return next((Place(*found) for found in self._found(query, *_named(key))), None)
+
+    def put_spend(self, key: Key, seq: int) -> None:
+        """Note the spend of a key; LedgerError if it has one."""
+        self._write("INSERT INTO keys VALUES (?, ?, ?, NULL)", *_named(key), seq)
+
+    def put_output(self, key: Key, seq: int) -> None:
+        """Note the output of a key."""
+        self._write("UPDATE keys SET output = ? WHERE run = ? AND name = ?", seq, *_named(key))
+
+    def spends(self, run: str) -> list[Row]:
+        """The spends of a run, oldest first."""
+        query = (
+            "SELECT seq, kind, payload, digest FROM keys JOIN entries ON seq = spend "
+            "WHERE run = ? ORDER BY seq"
+        )
+        return [_row(*found) for found in self._found(query, canonical(run))]
 
     def value(self, spend: int) -> bytes | None:
         """The persisted output of a spend."""
-        query = "SELECT value FROM outputs WHERE spend = ?"
-        with LOCK, self._errors():
-            found = self._current().execute(query, (spend,)).fetchall()
+        found = self._found("SELECT value FROM outputs WHERE spend = ?", spend)
         return _bytes(found[0][0]) if found else None
 
     def put_value(self, spend: int, value: bytes) -> None:
         """Persist the output of a spend."""
-        with self._errors():
-            self._current().execute("INSERT INTO outputs VALUES (?, ?)", (spend, value))
+        self._write("INSERT INTO outputs VALUES (?, ?)", spend, value)
 
-    def digests(self) -> dict[int, str]:
-        """The SHA-256 of every persisted output, by the number of its spend."""
-        with LOCK, self._errors():
-            found = self._current().execute("SELECT spend, value FROM outputs")
-            return {spend: sha256(_bytes(value)) for spend, value in found}
+    def blob(self, digest: str) -> bytes | None:
+        """What has this digest, if it is there and has it."""
+        found = self._found("SELECT value FROM blobs WHERE sha256 = ?", digest)
+        value = _bytes(found[0][0]) if found else b""
+        return value if sha256(value) == digest else None
+
+    def blob_size(self, digest: str) -> int:
+        """How many bytes have this digest."""
+        found = self._found("SELECT length(value) FROM blobs WHERE sha256 = ?", digest)
+        return found[0][0] if found else 0
+
+    def put_blob(self, value: bytes) -> str:
+        """Keep something under its digest, once."""
+        self._write("INSERT OR IGNORE INTO blobs VALUES (?, ?)", sha256(value), value)
+        return sha256(value)
+
+    def drop_blob(self, digest: str) -> None:
+        """Forget what has this digest."""
+        self._write("DELETE FROM blobs WHERE sha256 = ?", digest)
+
+    def sizes(self) -> tuple[int, int, int]:
+        """How many keys, keys with an output, and persisted outputs there are."""
+        keys, outputs = self._found("SELECT count(*), count(output) FROM keys")[0]
+        return keys, outputs, self._found("SELECT count(*) FROM outputs")[0][0]
+
+    # --- inside ----------------------------------------------------------------------------------
 
     @contextmanager
     def transaction(self, *, write: bool = True) -> Iterator[None]:
@@ -125,39 +192,19 @@ class Store:
                     if self._connection.in_transaction:  # an error, or a COMMIT that failed
                         self._connection.execute("ROLLBACK")
 
-    # --- the head, kept outside the file too ------------------------------------------------------
-
-    def keep_head(self, head: Anchor) -> None:
-        """Remember the newest entry beside the file, so that an older copy is recognised.
-
-        Not synced: should it be lost with the power, an older head is as true.
-        """
-        if self._path is None or self._known_length >= head.length:
+    @contextmanager
+    def upgrade(self) -> Iterator[None]:
+        """Format 2 becomes 3, if everything is folded inside; a reader keeps the keys to itself."""
+        self.indexing = True
+        if self.read_only:
+            self._write(f"CREATE TEMP {store_file.KEYS}")
+            yield
             return
-        self._known_length = head.length
-        kept = self.kept_head()
-        if kept is not None and kept.length >= head.length:
-            return  # another process has written a newer one
-        partial = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
-        with suppress(OSError):
-            try:
-                partial.write_text(json.dumps(head._asdict()), encoding="ascii")
-                partial.replace(self._path.with_name(self._path.name + ".head"))
-            finally:
-                partial.unlink(missing_ok=True)
-
-    def kept_head(self) -> Anchor | None:
-        """The entry that was the newest when the file was last written, if that is known."""
-        if self._path is None:
-            return None
-        place = self._path.with_name(self._path.name + ".head")
-        try:
-            kept = json.loads(place.read_text(encoding="ascii"))
-            return Anchor(str(kept["digest"]), int(kept["length"]))
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            raise LedgerCorrupt(f"{place} is not the head of a ledger: {error!r}") from None
+        with self.transaction():
+            for statement in store_file.ADDED if self.version != SCHEMA_VERSION else ():
+                self._write(statement)
+            yield
+        self.indexing = False
 
     def close(self) -> None:
         """Close the connection; a child leaves its parent's alone."""
@@ -165,43 +212,21 @@ class Store:
             if self._owner == os.getpid() or self._path is None:
                 self._connection.close()
 
+    def _found(self, query: str, *values: object) -> list[tuple[int, ...]]:
+        with LOCK, self._errors():
+            return self._current().execute(query, values).fetchall()
+
+    def _write(self, statement: str, *values: object) -> None:
+        with LOCK, self._errors():
+            self._current().execute(statement, values)
+
     def _current(self) -> sqlite3.Connection:
         if self._owner != os.getpid() and self._path is not None:  # after a fork
+            if self.indexing:
+                raise LedgerError(f"{self.name} is of format 2: open it in the process that reads")
             _LEFT_TO_THE_PARENT.append(self._connection)
             self._connect()
         return self._connection
-
-    def _make(self, path: Path, first: Row) -> None:
-        """A new ledger appears whole or not at all, and only where nothing was."""
-        left = [path.name + end for end in BESIDE if path.with_name(path.name + end).exists()]
-        if self.read_only or left:
-            raise LedgerError(f"there is no ledger {path}{_lost(left)}; nothing was released")
-        partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        try:
-            with closing(sqlite3.connect(partial, isolation_level=None)) as connection:
-                self._create(connection, first)
-            with suppress(FileExistsError):  # another process was faster: its ledger is the ledger
-                os.link(partial, path)
-            _sync(path.parent)
-        finally:
-            partial.unlink()
-
-    def _create(self, connection: sqlite3.Connection, first: Row) -> None:
-        connection.execute("BEGIN")
-        for statement in _SCHEMA.split(";"):
-            connection.execute(statement)
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", first)
-        connection.execute("COMMIT")
-
-    def _require_whole(self, path: Path) -> None:
-        if not path.is_file():
-            raise LedgerCorrupt(f"{path} is not a file; nothing was released")
-        if path.stat().st_size == 0:
-            raise LedgerCorrupt(
-                f"{path} is empty: a ledger that lost its entries, not a new one; restore it; "
-                "nothing was released"
-            )
 
     def _connect(self) -> None:
         place = self.name
@@ -222,23 +247,13 @@ class Store:
         )  # where fsync alone does not reach the disk
 
     def _recognise(self) -> None:
-        """See that the file is one of ours, of a format that we can write, or at least read."""
-        if self._pragma("application_id") != APPLICATION_ID:
-            raise LedgerCorrupt(
-                f"{self.name} is not a tacit ledger, but a database of another kind"
-            )
-        if self.version != SCHEMA_VERSION and not (self.read_only and self.version == 1):
-            raise LedgerError(
-                f"{self.name} is a ledger of format {self.version}; this tacit writes format "
-                f"{SCHEMA_VERSION}. Format 1 recorded neither units nor doubts, so nothing can be "
-                "added to it: keep it as the record it is (tacit ledger show reads it), and count "
-                "what it says by hand; nothing was released"
-            )
+        application, version = self._pragma("application_id"), self.version
+        store_file.require_known(self.name, application, version, read_only=self.read_only)
         if not self.read_only:
             self._connection.execute("PRAGMA journal_mode = DELETE")
 
     def _pragma(self, name: str) -> int:
-        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+        return int(self._found(f"PRAGMA {name}")[0][0])
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -256,23 +271,13 @@ class Store:
             raise LedgerError(f"{error}; nothing was released") from error
 
 
-def _lost(left: list[str]) -> str:
-    """What to do where only something beside the ledger is left."""
-    if not left:
-        return ""
-    return (
-        f", but {left[0]} lies there: a lost ledger is not a new one. Restore it; or, if nothing "
-        f"of these data was ever released, remove {', '.join(left)}"
-    )
+def _named(key: Key) -> tuple[str, str]:
+    """A key as the index knows it: canonical, since a number or a text may be of any kind."""
+    return canonical(key.run), canonical([key.round, key.party])
 
 
-def _sync(directory: Path) -> None:
-    """The names in a directory reach the disk."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _row(seq: object, kind: object, text: object, digest: object) -> Row:
+    return Row(int(str(seq)), str(kind), str(text), _bytes(digest))
 
 
 def _bytes(value: object) -> bytes:

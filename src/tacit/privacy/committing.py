@@ -1,0 +1,190 @@
+"""Group commit: callers that wait at the same time share one durable transaction.
+
+A commit waits for the disk several times, however much it writes. So whoever asks for one joins a
+line, and while the first of them commits, the others gather; the next commits for all of them:
+their checks one after another, each on the state that the one before left, then one COMMIT. Nobody
+returns before it. A caller that is refused has written nothing, and the others go on; if anything
+else fails, the transaction is undone for all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from tacit.errors import LedgerError, TacitError
+from tacit.privacy.chain import Row, canonical, link
+from tacit.privacy.lists import shortened
+from tacit.privacy.record import Record
+from tacit.privacy.snapshot import due, written
+from tacit.privacy.store import LOCK, Store
+
+T = TypeVar("T")
+LONG_TEXT = 4_096
+"""A longer payload holds long lists by their digest (lists.py)."""
+
+
+class Caller:
+    """What somebody wants to do inside a transaction, and what came of it."""
+
+    def __init__(self, decide: Callable[[], Any]) -> None:
+        self._decide, self._result = decide, None
+        self._error: BaseException | None = None
+        self.done = self.leads = False
+        self.called = threading.Event()  # once it is done, or leads
+
+    def decided(self) -> None:
+        """Decide; raises what it was refused with."""
+        try:
+            self._result = self._decide()
+        except TacitError as error:
+            self._error = error
+            raise
+
+    def failed(self, error: BaseException, *, own: bool) -> None:
+        """Nothing was committed. Who did not cause it has an error of its own to raise."""
+        self.done, self._error = True, error
+        if not own:
+            kind = type(error) if isinstance(error, LedgerError) else LedgerError
+            self._error = kind(str(error) if isinstance(error, LedgerError) else _undone(error))
+
+    def outcome(self) -> Any:
+        """What was decided; or raises why it was not."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+def _undone(error: object) -> str:
+    return f"a transaction that was shared with others was undone: {error!r}; nothing was released"
+
+
+class Line:
+    """Those who wait for a commit. One of them leads: it commits for all, then calls the next."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._led = False
+        self._waiting: list[Caller] = []
+        self._taken: list[Caller] = []
+        _LINES.add(self)
+
+    def join(self, caller: Caller) -> None:
+        """Wait until the caller is done, or leads."""
+        with self._mutex:
+            self._waiting.append(caller)
+            if not self._led:
+                self._led = caller.leads = True
+        try:
+            if not caller.leads:
+                caller.called.wait()
+        except BaseException:
+            self.leave(caller)
+            raise
+
+    def take(self) -> Sequence[Caller]:
+        """Everybody who waits now."""
+        with self._mutex:
+            self._taken, self._waiting = self._waiting, []
+            return self._taken
+
+    def leave(self, caller: Caller) -> None:
+        """Whoever led, or gave up, goes: nobody is left behind, and the next one leads."""
+        with self._mutex:
+            self._waiting = [each for each in self._waiting if each is not caller]
+            if not caller.leads:
+                return
+            for each in self._taken:
+                if not each.done:
+                    each.failed(LedgerError(_undone("interrupted")), own=False)
+                each.called.set()
+            self._taken, self._led = [], bool(self._waiting)
+            if self._led:
+                self._waiting[0].leads = True
+                self._waiting[0].called.set()
+
+
+_LINES: WeakSet[Line] = WeakSet()
+
+
+def _begin_anew() -> None:
+    """A child has none of its parent's threads: nobody waits in it, and nobody leads."""
+    for line in list(_LINES):
+        line.__init__()  # type: ignore[misc]  # as new: its lock may be held by nobody who is here
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
+class Writing(Record):
+    """A ledger that is written: entries, and the snapshots of them."""
+
+    def _begin(self, store: Store) -> None:
+        self._line = Line()
+        super()._begin(store)
+
+    def _transact(self, decide: Callable[[], T]) -> T:
+        """What ``decide`` returns, run inside a transaction, once that is durable."""
+        caller = Caller(decide)
+        self._line.join(caller)
+        if caller.leads:
+            try:
+                with LOCK:
+                    self._commit(self._line.take(), caller)
+            finally:
+                self._line.leave(caller)
+        result: T = caller.outcome()
+        return result
+
+    def _commit(self, callers: Sequence[Caller], first: Caller) -> None:
+        """One transaction for all of them; should it fail, for none."""
+        try:
+            with self._store.transaction():
+                self._catch_up()
+                for caller in callers:
+                    self._decide(caller)
+                self._keep_snapshot()
+        except BaseException as error:
+            self._forget()
+            for caller in callers:
+                caller.failed(error, own=caller is first)
+            return
+        for caller in callers:
+            caller.done = True
+        self._store.kept_head.write(self._head())
+
+    def _decide(self, caller: Caller) -> None:
+        """One caller's turn: what it appends, the next one's state holds. A refusal is its own."""
+        changes = self._store.changes
+        try:
+            caller.decided()
+        except TacitError:
+            if self._store.changes != changes or not self._store.in_transaction:
+                raise
+
+    @property
+    def _next(self) -> int:
+        """The number of the entry that is appended next."""
+        return self._fold.seq + 1
+
+    def _append(self, kind: str, payload: dict[str, Any]) -> None:
+        """Write one entry; the state takes it in at once, and forgets it if nobody can commit."""
+        text = canonical(payload)
+        if len(text) > LONG_TEXT:
+            text = canonical(shortened(json.loads(text), self._store.put_blob))
+        row = Row(self._next, kind, text, link(self._fold.digest, kind, text))
+        self._store.append(row)
+        self._fold.take(row)
+
+    def _keep_snapshot(self) -> None:
+        """Append a snapshot, if one is due, and forget the one before."""
+        since, old = self._fold.snapshot
+        if self.path is None or not due(self._fold.seq - since, self._store.blob_size(old)):
+            return
+        self._store.drop_blob(old)  # first: the new one may be the same
+        self._append("snapshot", {"sha256": self._store.put_blob(written(self._state))})

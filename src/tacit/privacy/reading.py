@@ -1,0 +1,104 @@
+"""Rows of a ledger, read: what they say, and whether they follow from what was there before."""
+
+from __future__ import annotations
+
+import json
+
+from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, TacitError
+from tacit.privacy.chain import GENESIS, Entry, Row, link, linked
+from tacit.privacy.lists import lengthened
+from tacit.privacy.release import Key
+from tacit.privacy.runs import Run
+from tacit.privacy.spending import Declaration, Spending
+from tacit.privacy.store import Store
+
+UNREADABLE = (TacitError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""What reading something raises that no ledger wrote."""
+
+
+def read_entry(store: Store, row: Row) -> Entry:
+    """A stored row, with the lists that it names; UNREADABLE where it is nonsense."""
+    try:
+        payload = json.loads(row.payload)
+        payload = lengthened(payload, store.blob) if '"list"' in row.payload else payload
+    except RecursionError:
+        raise LedgerCorrupt("it is nested too deeply") from None
+    return Entry(row.seq, row.kind, payload, row.digest.hex())
+
+
+def read_declared(store: Store, declared: Declaration) -> Entry:
+    """An entry whose digest is known: LedgerCorrupt if it is another one."""
+    before, row = store.row(declared.seq - 1), store.row(declared.seq)
+    previous = GENESIS if before is None else before.digest
+    if row is None or link(previous, row.kind, row.payload).hex() != declared.digest:
+        raise LedgerCorrupt(
+            f"entry {declared.seq} is no longer what was recorded; nothing was released"
+        )
+    return read_entry(store, row)
+
+
+def read_run(store: Store, declared: Declaration) -> Run:
+    """The run that was declared before a snapshot, which knows the digest of its entry."""
+    return Run.from_json(read_declared(store, declared).payload)
+
+
+def entry_key(entry: Entry) -> Key:
+    """The key that a spend or an output names."""
+    return Key(entry.payload["run"], entry.payload["round"], entry.payload["party"])
+
+
+class Fold:
+    """A state, and the entry of the chain that it is of."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.state = Spending()
+        self.seq, self.digest = 0, GENESIS
+        self.snapshot = (0, "")  # the newest one's entry, and the digest of its blob
+        self.believed = False  # whether it began with a snapshot
+
+    def begin_with(self, state: Spending, row: Row, blob: str) -> None:
+        """Believe a snapshot: the state is that of its entry."""
+        self.state, self.seq, self.digest = state, row.seq, row.digest
+        self.snapshot, self.believed = (row.seq, blob), True
+
+    def take(self, row: Row, *, strict: bool = False) -> Entry:
+        """Fold in the next row; LedgerCorrupt says why it does not belong there.
+
+        Strict also computes every price again, and holds it to its cap.
+        """
+        wrong = linked(row, self.seq, self.digest)
+        if wrong:
+            raise LedgerCorrupt(wrong)
+        try:
+            entry = read_entry(self._store, row)
+            if row.kind in ("spend", "output"):
+                self._require_place(entry)
+            self.state.apply(entry, strict=strict)
+            if row.kind == "snapshot":
+                self.snapshot = (row.seq, str(entry.payload["sha256"]))
+        except (LedgerError, BudgetExceeded) as error:
+            raise LedgerCorrupt(f"entry {row.seq} should not be there: {error}") from None
+        except UNREADABLE as error:
+            raise LedgerCorrupt(f"entry {row.seq} cannot be read: {error!r}") from None
+        self.seq, self.digest = row.seq, row.digest
+        return entry
+
+    def _require_place(self, entry: Entry) -> None:
+        """Each key has one spend, and one output after it: those that the index knows."""
+        key, spends = entry_key(entry), entry.kind == "spend"
+        if self._store.indexing:
+            self._index(key, entry)
+        place = self._store.place(key)
+        if spends and (place is None or place.spend != entry.seq):
+            raise LedgerCorrupt(f"a second spend for {key}, or one that is not in the index")
+        if not spends and (place is None or not place.spend < entry.seq == place.output):
+            raise LedgerCorrupt(f"an output of {key} that no spend allows, or a second one")
+
+    def _index(self, key: Key, entry: Entry) -> None:
+        """Note a key of a file whose writers did not, unless it is known."""
+        place = self._store.place(key)
+        if entry.kind == "spend" and place is None:
+            self._store.put_spend(key, entry.seq)
+        elif entry.kind == "output" and place is not None and place.output is None:
+            self._store.put_output(key, entry.seq)
