@@ -105,9 +105,7 @@ def canonical(value: object) -> str:
     '{"a":2,"b":0.1}'
     """
     try:
-        return json.dumps(
-            value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
-        )
+        return _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"this cannot be written into a ledger: {error}") from None
 
@@ -116,6 +114,11 @@ def _plain(value: object) -> object:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
+)  # made once: every release writes several texts
 
 
 def agree(a: object, b: object) -> bool:

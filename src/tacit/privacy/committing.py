@@ -19,6 +19,7 @@ from weakref import WeakSet
 from tacit.errors import LedgerError, TacitError
 from tacit.privacy.chain import Row, canonical, link
 from tacit.privacy.lists import shortened
+from tacit.privacy.reading import read_entry
 from tacit.privacy.record import Record
 from tacit.privacy.snapshot import due, written
 from tacit.privacy.store import LOCK, Store
@@ -179,7 +180,7 @@ class Writing(Record):
             text = canonical(shortened(json.loads(text), self._store.put_blob))
         row = Row(self._next, kind, text, link(self._fold.digest, kind, text))
         self._store.append(row)
-        self._fold.take(row)
+        self._fold.add(read_entry(self._store, row), row.digest)
 
     def _keep_snapshot(self) -> None:
         """Append a snapshot, if one is due, and forget the one before."""

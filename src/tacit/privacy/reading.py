@@ -74,15 +74,19 @@ class Fold:
             entry = read_entry(self._store, row)
             if row.kind in ("spend", "output"):
                 self._require_place(entry)
-            self.state.apply(entry, strict=strict)
-            if row.kind == "snapshot":
-                self.snapshot = (row.seq, str(entry.payload["sha256"]))
+            self.add(entry, row.digest, strict=strict)
         except (LedgerError, BudgetExceeded) as error:
             raise LedgerCorrupt(f"entry {row.seq} should not be there: {error}") from None
         except UNREADABLE as error:
             raise LedgerCorrupt(f"entry {row.seq} cannot be read: {error!r}") from None
-        self.seq, self.digest = row.seq, row.digest
         return entry
+
+    def add(self, entry: Entry, digest: bytes, *, strict: bool = False) -> None:
+        """Fold in an entry that is known to follow."""
+        self.state.apply(entry, strict=strict)
+        if entry.kind == "snapshot":
+            self.snapshot = (entry.seq, str(entry.payload["sha256"]))
+        self.seq, self.digest = entry.seq, digest
 
     def _require_place(self, entry: Entry) -> None:
         """Each key has one spend, and one output after it: those that the index knows."""
