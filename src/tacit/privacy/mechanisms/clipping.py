@@ -6,6 +6,8 @@ promises, whatever the rows are: a row that is not finite contributes zero.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -91,17 +93,45 @@ def clip_rows(rows: ArrayLike, norm: float | FloatArray, order: int = 2) -> Floa
            [0. , 0. ]])
     """
     x = as_rows(rows, vectors=True)
-    finite = np.asarray(np.isfinite(x).all(axis=1))
-    if not finite.all():
-        x = np.where(finite[:, None], x, 0.0)
-    limit = np.broadcast_to(np.asarray(norm) * (1 - rounding_slack(x.shape[1])), len(x))
-    largest = np.max(np.abs(x), axis=1, initial=0.0)
-    down = np.ldexp(1.0, -np.maximum(np.frexp(largest)[1], -1000))  # largest·down is in [½, 1)
-    # In C order and not by einsum: the sum of a row must not depend on the rows beside it, and
-    # einsum's does beyond 8,192 columns.
-    y = np.multiply(x, down[:, None], order="C")
-    size = np.sqrt((y * y).sum(axis=1)) if order == 2 else np.abs(y).sum(axis=1)
-    with np.errstate(over="ignore"):
-        long = size > limit * down
-    factor = np.divide(limit, size, out=np.ones_like(size), where=long)
-    return np.asarray(np.where(long[:, None], y, x) * factor[:, None])
+    limit = np.asarray(norm) * (1 - rounding_slack(x.shape[1]))
+    return np.asarray(clipped(x, limit, order)[0])
+
+
+def clipped(x: Any, limit: Any, order: int = 2, xp: Any = np) -> tuple[Any, Any]:
+    """x (n, width), doubles, each row scaled to a norm of at most ``limit``; and (n,), which rows
+    stayed as they were. ``limit`` is below the clip norm by ``rounding_slack``.
+
+    ``xp`` is numpy, or PyTorch with x one of its tensors, wherever that is: the same operations in
+    both, each elementwise and rounded by itself, so that nothing in a row depends on the rows
+    beside it, on their number, or on threads.
+    """
+    finite = xp.isfinite(x).all(axis=1)
+    if x.shape[1] == 0:
+        return x, finite
+    x = xp.where(finite[:, None], x, 0.0)
+    largest = xp.amax(xp.abs(x), axis=1)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        power = xp.frexp(largest)[0] / largest  # 2^−e, exactly: largest·power is in [½, 1)
+        down = xp.where(largest >= 2.0**-1000, power, 2.0**1000)
+        y = x * down[:, None]
+        size = tree_norms(y, order, xp)
+        bound = xp.zeros_like(size) + limit  # PyTorch divides a plain number by way of 1/size
+        long = size > bound * down
+        factor = xp.where(long, bound / size, 1.0)
+    return xp.where(long[:, None], y, x) * factor[:, None], finite & ~long
+
+
+def tree_norms(rows: Any, order: int = 2, xp: Any = np) -> Any:
+    """(n,), the ℓ1 or ℓ2 norm of each row (n, width > 0), halves added to halves until one column
+    is left: ⌈log₂ width⌉ + 2 roundings at most. (A library's sum of rows may choose its order of
+    addition by how many rows there are.)
+
+    >>> tree_norms(np.array([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0]]))
+    array([5., 0.])
+    """
+    parts, width = rows * rows if order == 2 else xp.abs(rows), rows.shape[1]
+    while width > 1:
+        half = (width + 1) // 2
+        parts[:, : width - half] += parts[:, half:width]
+        width = half
+    return xp.sqrt(parts[:, 0]) if order == 2 else parts[:, 0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,8 +88,17 @@ def grid_sum(rows: FloatArray, scale: float, bound: float) -> IntArray:
     inverse = grid_steps(scale, bound, len(rows))
     total = np.zeros(rows.shape[1], dtype=np.int64)
     for block in blocks(rows):
-        total += (block * inverse).astype(np.int64).sum(axis=0)  # the cast cuts toward zero
+        total += cut(block, inverse).sum(axis=0)
     return total
+
+
+def cut(rows: Any, steps: Any, xp: Any = np) -> Any:
+    """rows · steps in whole numbers, cut toward zero; by numpy, or by PyTorch of its tensors.
+
+    >>> cut(np.array([1.5, -1.5]), 1.0)
+    array([ 1, -1])
+    """
+    return xp.asarray(rows * steps, dtype=xp.int64)  # the cast cuts toward zero
 
 
 def grid_cut(rows: FloatArray, scale: float, bound: float) -> IntArray:
@@ -97,7 +107,7 @@ def grid_cut(rows: FloatArray, scale: float, bound: float) -> IntArray:
     >>> grid_cut(np.array([[1.0, -0.5]]), 1.0, 1.0) / RESOLUTION
     array([[ 1. , -0.5]])
     """
-    return np.asarray((rows * grid_steps(scale, bound, 1)).astype(np.int64))
+    return np.asarray(cut(rows, grid_steps(scale, bound, 1)))
 
 
 def svec_grid_sum(rows: FloatArray, scale: float, bound: float) -> IntArray:

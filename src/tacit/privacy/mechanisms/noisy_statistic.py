@@ -24,7 +24,7 @@ Shares = FloatArray | None
 
 
 def released(
-    statistic: Sum, noise: Noise[Any], contributions: FloatArray, rng: Rng, shares: Shares = None
+    statistic: Sum, noise: Noise[Any], contributions: Any, rng: Rng, shares: Shares = None
 ) -> FloatArray:
     """The noisy statistic."""
     rows, clips = statistic.checked(contributions, shares)
@@ -46,6 +46,7 @@ def parameters(mechanism: Any) -> dict[str, object]:
 class NoisyStatistic(Generic[Revealed]):
     """A frozen set of public parameters that makes a statistic and a noise. It is given no
     sensitivity: it clips. A row that is not finite contributes zero; no rows at all: the noise.
+    Contributions are an array, or whatever rows the statistic knows.
     """
 
     @property
@@ -62,11 +63,11 @@ class NoisyStatistic(Generic[Revealed]):
         """What one release reveals about one unit whose share is 1."""
         return self.noise.event(self.statistic.sensitivity(neighbours))
 
-    def release(self, contributions: FloatArray, rng: Rng, shares: Shares = None) -> FloatArray:
+    def release(self, contributions: Any, rng: Rng, shares: Shares = None) -> FloatArray:
         """Clip each row, sum, add noise. Unit i, of share in [0, 1], reveals shares[i] · event."""
         return released(self.statistic, self.noise, contributions, rng, shares)
 
-    def counts(self, contributions: FloatArray, shares: Shares = None) -> IntArray:
+    def counts(self, contributions: Any, shares: Shares = None) -> IntArray:
         """The exact statistic before the noise, in steps of the grid: all a secure release sees."""
         rows, clips = self.statistic.checked(contributions, shares)
         return self.statistic.counts(rows, clips, self.noise.scale).ravel()
