@@ -20,6 +20,7 @@ import argparse
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,16 +30,17 @@ from torch import Tensor, nn
 
 from tacit.neural import mixing
 from tacit.neural.clients import Examples
-from tacit.neural.cohort import row_norms
-from tacit.neural.coins import Coins
-from tacit.neural.isolation import doubt, same_bits
+from tacit.neural.isolation_trial import doubt, same_bits
 from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.rounds import Plan, begin, worked
+from tacit.neural.pmtl import FederatedClients, Plan
 from tacit.neural.sampling import Everyone, Poisson
+from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
+from tacit.privacy.mechanisms.clipping import tree_norms
 
 CLIENTS, RATE, STEPS, TARGET = 200, 0.2, 20, 3
 COINS = Coins(bytes(32))
+norms = partial(tree_norms, xp=torch)
 
 
 def odd() -> nn.Module:
@@ -79,7 +81,6 @@ class Subject:
         self.module = self.case.model().to(device)
         self.trainer = self.of(None)
         self.plan = Plan(mixing.mean(CLIENTS), Poisson(RATE), CLIENTS, 1.0)
-        self.state = begin(self.plan, self.trainer.stacked.start(), 1.0)
         self.cohorts = [
             Poisson(RATE).cohort(CLIENTS, np.random.default_rng(seed)) for seed in range(3)
         ] + [np.arange(n) for n in (1, 2, 5, 33)]
@@ -93,9 +94,13 @@ class Subject:
 
     def updates(self, cohort: Any, trainer: Trainer | None = None) -> Tensor:
         """Of one cohort."""
-        return worked(
-            self.plan, self.state, trainer or self.trainer, COINS, np.asarray(cohort)
-        ).updates.values
+        return self.worked(np.asarray(cohort), trainer or self.trainer, self.plan)
+
+    def worked(self, cohort: Any, trainer: Trainer, plan: Plan) -> Tensor:
+        """The first round."""
+        w = trainer.stacked.start()
+        clients = FederatedClients(plan, trainer, COINS, plan.own_models(w))
+        return clients.worked(plan.begin(w, 1.0), clients.models, cohort).updates.values
 
     def seconds(
         self, cohort: Any, trainer: Trainer | None = None, *, plan: Plan | None = None
@@ -105,7 +110,7 @@ class Subject:
         for _ in range(6):
             self.wait()
             start = time.perf_counter()
-            worked(plan or self.plan, self.state, trainer or self.trainer, COINS, cohort)
+            self.worked(cohort, trainer or self.trainer, plan or self.plan)
             self.wait()
             times.append(time.perf_counter() - start)
         return min(times)
@@ -127,12 +132,12 @@ def kept_apart(subject: Subject) -> dict[str, Any]:
         for place, client in enumerate(cohort):
             same += same_bits(found[place], whole[client])
             total += 1
-        apart = row_norms((as_large - whole[torch.from_numpy(cohort)]).double())
-        worst = max(worst, float((apart / row_norms(found.double())).max()))
+        apart = norms((as_large - whole[torch.from_numpy(cohort)]).double())
+        worst = max(worst, float((apart / norms(found.double())).max()))
     alone = [same_bits(subject.updates([k])[0], whole[k]) for k in range(0, CLIENTS, 40)]
     rows = whole.double()
     by_library = [rows[k : k + 1].norm(dim=1)[0] != rows.norm(dim=1)[k] for k in range(20)]
-    by_us = [row_norms(rows[k : k + 1])[0] != row_norms(rows)[k] for k in range(20)]
+    by_us = [norms(rows[k : k + 1])[0] != norms(rows)[k] for k in range(20)]
     return {
         "alone": [same + sum(alone), total + len(alone)],
         "by_cohort": worst,

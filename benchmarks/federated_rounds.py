@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from tacit.neural.clients import Examples, batches
-from tacit.neural.coins import Coins
 from tacit.neural.local import LocalWork, Trainer, cross_entropy
+from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 
 CLIENTS, STEPS = 200, 20

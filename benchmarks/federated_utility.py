@@ -25,15 +25,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tacit.engine import Unprotected
 from tacit.neural import mixing
 from tacit.neural.clients import Examples
-from tacit.neural.coins import Coins
 from tacit.neural.finetuning import FINETUNINGS, Finetuning, finetuned
 from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.rounds import Method, Plan, State, begin, play, simulated
+from tacit.neural.pmtl import FederatedClients, FederatedServer, Method, Plan
+from tacit.neural.round_costs import multiplier
 from tacit.neural.sampling import Everyone
+from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
-from tacit.neural.training import multiplier
 from tacit.privacy.budget import Budget
 
 SCORED, TRAIN_ROWS = 400, 30
@@ -133,8 +134,8 @@ def noise(epsilon: float | None, rounds: int) -> float | None:
 
 def learned(
     split: Split, settings: Settings, method: Method, epsilon: float | None, seed: int
-) -> tuple[Trainer, State, Plan]:
-    """All rounds of one method."""
+) -> tuple[Trainer, Tensor, Tensor]:
+    """All rounds of one method: each writer's model (its own, or w̃), and w̃ (1, d)."""
     rng = np.random.default_rng(seed)
     coins, m = Coins.simulated(rng), split.train.clients
     stacked = Stacked(network(settings, split.train.X.device), split.train.X[:2])
@@ -144,16 +145,15 @@ def learned(
     z = noise(epsilon, settings.rounds)
     if z is not None:
         z *= m / SCORED  # on the mean, the noise of SCORED writers
-    plan = Plan(mixing.mean(m), Everyone(), m, z, method)
-    state = begin(plan, stacked.start(), settings.clip)
-    for _ in range(settings.rounds):
-        state = play(plan, state, trainer, coins, simulated(rng))
-    return trainer, state, plan
-
-
-def own_models(state: State, clients: int) -> Tensor:
-    """w_k where clients keep one, else w̃."""
-    return state.centres.expand(clients, -1).clone() if state.models is None else state.models
+    plan, w = Plan(mixing.mean(m), Everyone(), m, z, method), stacked.start()
+    server = FederatedServer(plan, settings.rounds, plan.begin(w, settings.clip))
+    clients = FederatedClients(plan, trainer, coins, plan.own_models(w))
+    shared, models = server.start(), clients.models
+    for step in server.steps:
+        updates, models = clients.contribute(step, shared, models)
+        sums = Unprotected(step.given(shared).release(updates, rng))  # simulated: without a door
+        shared = server.absorb(step, shared, sums)
+    return trainer, clients.current(shared, models), clients.centres(shared)
 
 
 def at_home(
@@ -187,8 +187,7 @@ def tuned(split: Split, method: Method, epsilon: float | None, trials: int) -> S
     found = []
     for number in range(trials):
         settings = trial(rng, epsilon is not None)
-        trainer, state, _ = learned(split, settings, method, epsilon, number)
-        models = own_models(state, split.train.clients)
+        trainer, models, _ = learned(split, settings, method, epsilon, number)
         found.append((accuracy(trainer.stacked, models, split.test), number, settings))
     return max(found)[2]
 
@@ -197,13 +196,12 @@ def tuned_home(
     split: Split, settings: Settings, method: Method, epsilon: float | None, kind: Finetuning
 ) -> Home:
     """The best of nine ways to finetune, on the tuning writers."""
-    trainer, state, _ = learned(split, settings, method, epsilon, 1)
-    start = own_models(state, split.train.clients)
+    trainer, start, centre = learned(split, settings, method, epsilon, 1)
     found: list[tuple[float, int, Home]] = []
     for steps, rate in ((10, settings.rate), (40, settings.rate), (40, settings.rate * 3)):
         for pull in (0.01, 0.1, 1.0) if kind != "vanilla" else (0.0,):
             home = Home(steps, rate, pull)
-            models = at_home(trainer, start, state.centres, kind, home, 2)
+            models = at_home(trainer, start, centre, kind, home, 2)
             found.append((accuracy(trainer.stacked, models, split.test), len(found), home))
     return max(found)[2]
 
@@ -286,11 +284,10 @@ def _scores(
         homes = {k: tuned_home(tuning, settings, method, epsilon, k) for k in FINETUNINGS}
         found: dict[str, list[float]] = {}
         for seed, (_, scored) in enumerate(splits):
-            trainer, state, _ = learned(scored, settings, method, epsilon, 100 + seed)
-            start = own_models(state, scored.train.clients)
+            trainer, start, centre = learned(scored, settings, method, epsilon, 100 + seed)
             found.setdefault("none", []).append(accuracy(trainer.stacked, start, scored.test))
             for kind, home in homes.items():
-                models = at_home(trainer, start, state.centres, kind, home, seed)
+                models = at_home(trainer, start, centre, kind, home, seed)
                 found.setdefault(kind, []).append(accuracy(trainer.stacked, models, scored.test))
         for name, values in found.items():
             say(case="score", epsilon=epsilon, method=method, finetune=name,

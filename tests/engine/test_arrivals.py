@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from tacit.arrays import FloatArray
-from tacit.engine import Message
+from tacit.engine import Message, Released
 from tacit.engine.arrivals import (
     GRADIENT,
     Arrival,
     Parties,
-    Released,
     Visit,
     moments,
     run_arrivals,

@@ -158,6 +158,9 @@ class Watching(Ledger):
         super().__init__(None)
         self.seen: list[tuple[str, GaussianSum, FloatArray]] = []
 
+    def released(self, key: Key) -> None:
+        """So that in a replay, too, everybody contributes."""
+
     def release(self, mechanism: Any, contributions: Any, *, key: Key, **more: Any) -> Release:
         """As ever."""
         release = super().release(mechanism, contributions, key=key, **more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy import stats
 from tacit.errors import InvalidInput
 from tacit.neural import mixing
 from tacit.neural.cohort import CohortSum, Updates
-from tacit.neural.rounds import Adaptive
+from tacit.neural.pmtl import Adaptive
 from tacit.neural.sampling import Everyone, Fixed, Poisson
 from tacit.privacy.accounting import Gaussian, epsilon
 from tacit.privacy.mechanisms.grid import grid
@@ -64,7 +65,7 @@ def test_no_client_moves_the_secure_sum_further_than_the_accountant_believes() -
         for size in (0.3, 1.0, 100.0):
             row = RNG.normal(size=3)
             row *= size / np.linalg.norm(row)
-            total = mechanism._total(updates(row[None], mix.weights[:, [k]]), secure=True)
+            total = mechanism.counts(updates(row[None], mix.weights[:, [k]]))
             moved = sum((Fraction(int(n)) * step) ** 2 for n in total)
             most = Fraction(mechanism.sigma) / Fraction(mechanism.noise_multiplier)
             assert moved <= most**2
@@ -80,15 +81,15 @@ def test_the_secure_sum_is_exact_integer_arithmetic() -> None:
         [sum(int(clipped[k, j] * (weights[r, k] * inverse)) for k in range(3)) for j in range(4)]
         for r in range(2)
     ]
-    assert mechanism._total(given, secure=True).reshape(2, 4).tolist() == by_hand
+    assert mechanism.counts(given).reshape(2, 4).tolist() == by_hand
 
 
 def test_blocks_of_clients_sum_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     given = updates(RNG.normal(size=(9, 5)), RNG.normal(size=(3, 9)))
     mechanism = summed(clients=9, bit_multiplier=5.0)
-    whole = mechanism._total(given, secure=True)
+    whole = mechanism.counts(given)
     monkeypatch.setattr("tacit.neural.cohort.BLOCK", {"cpu": 10})
-    np.testing.assert_array_equal(mechanism._total(given, secure=True), whole)
+    np.testing.assert_array_equal(mechanism.counts(given), whole)
 
 
 def test_noise_too_small_for_the_grid_is_refused_whoever_takes_part() -> None:
@@ -136,8 +137,8 @@ def test_an_update_that_is_not_finite_contributes_zero(bad: float, secure: bool)
     mechanism = summed(bit_multiplier=5.0)
     rows = np.array([[0.3, 0.1], [0.2, bad]])
     zeroed = np.array([[0.3, 0.1], [9.0, 9.0]])
-    with_bad = mechanism._total(updates(rows), secure=secure)
-    clipped = mechanism._total(updates(zeroed, [[1.0, 0.0]]), secure=secure)
+    summed_up = mechanism.counts if secure else partial(mechanism.statistic.total, clips=None)
+    with_bad, clipped = summed_up(updates(rows)), summed_up(updates(zeroed, [[1.0, 0.0]]))
     np.testing.assert_array_equal(with_bad, clipped)  # and its bit says clipped
 
 
@@ -151,6 +152,8 @@ def test_bit_and_update_are_one_event_with_the_multiplier_of_both() -> None:
         moved = math.hypot(0.3 * 2.0, both.bit_scale / 2)
         assert both.sigma / moved == pytest.approx(z)
         assert both.event("zero-out") == Gaussian(1 / z)
+        assert both.statistic.sensitivity("zero-out") == pytest.approx(moved)
+        assert both.statistic.sensitivity("replace") == pytest.approx(2 * moved)
 
 
 def test_two_separate_poisson_events_would_claim_too_little() -> None:

@@ -21,7 +21,7 @@ from tacit.errors import (
     NotPure,
 )
 from tacit.neural import FederatedMTL
-from tacit.neural.rounds import Adaptive
+from tacit.neural.pmtl import Adaptive
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger

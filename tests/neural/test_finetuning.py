@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from tacit.errors import InvalidInput
 from tacit.neural.clients import Examples, batches
-from tacit.neural.coins import Coins
 from tacit.neural.finetuning import (
     FINETUNINGS,
     Finetuning,
@@ -21,6 +20,7 @@ from tacit.neural.finetuning import (
     weighted_distance,
 )
 from tacit.neural.local import LocalWork, Step, Trainer
+from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 
 COINS = Coins(bytes(32))

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.neural.clients import Examples
-from tacit.neural.coins import Coins
 from tacit.neural.home import FOLDS, WAYS, Settled, folds, losses_at, settled, work_of
 from tacit.neural.local import LocalWork, Trainer
+from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 
 COINS, FEATURES, CLASSES = Coins(bytes(32)), 6, 3

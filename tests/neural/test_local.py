@@ -13,8 +13,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from tacit.errors import InvalidInput
 from tacit.neural.clients import NOBODY, Examples, batches
-from tacit.neural.coins import Coins
 from tacit.neural.local import LocalWork, Trainer
+from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 
 SIZES = (7, 3, 1, 12)

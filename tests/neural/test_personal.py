@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from tacit.errors import UnknownTask
 from tacit.neural.personal import PersonalModels, blocks, evaluated
 from tacit.neural.stacked import Stacked
 
@@ -52,19 +53,16 @@ def test_each_row_is_evaluated_by_its_own_model_in_evaluation_mode(normed: bool)
     torch.testing.assert_close(found, alone, rtol=1e-9, atol=1e-9)
 
 
-def test_a_client_is_found_by_its_text_and_keeps_its_label() -> None:
+def test_minus_one_is_the_shared_model_and_a_folder_holds_the_centres_that_are_heard() -> None:
     rows = torch.randn(2, 3, dtype=torch.float64)
     stacked = Stacked(nn.Linear(3, 1).double(), rows)
-    models = torch.randn(2, stacked.size, dtype=torch.float64)
-    both = PersonalModels(
-        stacked, None, (1, "a"), models, models[:1], np.zeros(2, dtype=np.int64), True, (3,)
-    )
-    as_fitted = both.outputs(rows.numpy(), [1, "a"], "error")
-    for asked in (["1", " a"], [1.0, "a"]):
-        torch.testing.assert_close(both.outputs(rows.numpy(), asked, "error"), as_fitted)
-    assert both.only(("1",)).labels == (1,)
-    for stranger in ("01", "A"):
-        with pytest.raises(UnknownTask):
-            both.only((stranger,))
-        with pytest.raises(UnknownTask):
-            both.outputs(rows.numpy(), [stranger, "a"], "error")
+    models = torch.randn(3, stacked.size, dtype=torch.float64)
+    centres, listens = torch.randn_like(models), np.arange(3)
+    all_heard = PersonalModels(stacked, None, models, centres, listens, True, (3,))
+    found = all_heard.outputs(rows, np.array([2, -1]))
+    torch.testing.assert_close(found[0], stacked.one(models[2], rows[:1])[0])
+    torch.testing.assert_close(found[1], stacked.one(centres.mean(0), rows[1:])[0])
+    assert set(all_heard.arrays([0, 2])) == {"models", "listens"}
+    held = replace(all_heard, public=False).arrays([2])
+    np.testing.assert_array_equal(held["centres"], centres[2:])
+    assert held["listens"].tolist() == [0]

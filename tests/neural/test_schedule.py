@@ -10,6 +10,7 @@ import pytest
 
 from tacit.errors import NotPure
 from tacit.neural import mixing
+from tacit.neural.round_costs import multiplier
 from tacit.neural.sampling import Everyone
 from tacit.neural.schedule import (
     COOLED,
@@ -21,7 +22,6 @@ from tacit.neural.schedule import (
     schedule,
     starting_size,
 )
-from tacit.neural.training import multiplier
 from tacit.privacy.budget import Budget
 
 MLP = [(100, 784), (100,), (10, 100), (10,)]

@@ -8,8 +8,8 @@ coins, so the others together know what they add, if it depends on nobody else, 
 Half of them change sign: the sum moves by about 2γ√(m/2), where 2γ was claimed.
 
 The attacks replace one client by whatever an adversary likes, in every round of a run, and count
-the sum before the noise in exact integers, as in isolation.py. Cohorts are given: what is claimed
-of a round is 2/z, that one client moves the sum by at most 2γ·reach.
+the sum before the noise in exact integers, as in task_isolation.py. Cohorts are given: what is
+claimed of a round is 2/z, that one client moves the sum by at most 2γ·reach.
 
 PyTorch is imported when an audit runs.
 """
@@ -26,18 +26,19 @@ import numpy as np
 from tacit.arrays import FloatArray, IntArray
 from tacit.audits.cases import OTHER_TASKS, Asked, Audit, Case, task_claim
 from tacit.audits.task_isolation import exact, moved, told_apart
+from tacit.engine import Unprotected
 from tacit.neural import mixing
-from tacit.neural.coins import Coins
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.secret_streams import Coins
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Side
 from tacit.privacy.mechanisms.grid import grid
 
 if TYPE_CHECKING:
     from tacit.neural.clients import Examples
-    from tacit.neural.cohort import CohortSum, Updates
+    from tacit.neural.cohort import Updates
     from tacit.neural.local import LocalWork, Trainer
-    from tacit.neural.rounds import Method, Plan
+    from tacit.neural.pmtl import Method, Plan
 
 CLIENTS, DIM, SMALL, TARGET = 1_000, 20, 6, 2
 COINS = Coins(bytes(32))  # each client knows its own
@@ -155,7 +156,7 @@ class Subject:
 
     def plan(self) -> Plan:
         """As the estimator would make it."""
-        from tacit.neural.rounds import Adaptive, Plan
+        from tacit.neural.pmtl import Adaptive, Plan
 
         adaptive = Adaptive() if self.adaptive else None
         settings = (self.relation, self.sampler, SMALL, self.multiplier, self.method, adaptive)
@@ -202,21 +203,20 @@ def worst_of(subject: Subject, rounds: int = 3) -> tuple[float, str]:
 
 def moved_by(subject: Subject, one: Rows, other: Rows, rounds: int) -> float:
     """The largest μ of a run's rounds, of which both sides see what the first side released."""
-    from tacit.neural.rounds import absorb, begin, keep, worked
+    from tacit.neural.pmtl import FederatedClients, FederatedServer
 
-    plan, trainers, rng = subject.plan(), (trainer(one), trainer(other)), np.random.default_rng(0)
-    states = [begin(plan, trainers[0].stacked.start(), 0.3)] * 2
-    found = 0.0
-    for number in range(rounds):
-        coins = COINS.of(number)
-        cohort = plan.sampler.cohort(SMALL, coins.of("cohort").generator())
-        mechanism: CohortSum = plan.mechanism(states[0].clip_norm)
-        sides = zip(states, trainers, strict=True)
-        done = [worked(plan, state, each, coins, cohort) for state, each in sides]
+    plan, rng = subject.plan(), np.random.default_rng(0)
+    sides = [FederatedClients(plan, trainer(rows), COINS, None) for rows in (one, other)]
+    w = sides[0].trainer.stacked.start()
+    server, kept = FederatedServer(plan, rounds, plan.begin(w, 0.3)), [plan.own_models(w)] * 2
+    shared, found = server.start(), 0.0
+    for number, step in enumerate(server.steps):
+        mechanism, cohort = step.given(shared), sides[0].cohort(number)
+        done = [each.worked(shared, own, cohort) for each, own in zip(sides, kept, strict=True)]
+        kept = [each.kept(own) for each, own in zip(done, kept, strict=True)]
         found = max(found, moved(mechanism, done[0].updates, done[1].updates))
-        sums = mechanism.release(done[0].updates, rng)
-        pairs = zip(states, done, strict=True)
-        states = [absorb(plan, keep(state, each), sums) for state, each in pairs]
+        released = Unprotected(mechanism.release(done[0].updates, rng))
+        shared = server.absorb(step, shared, released)
     return found
 
 

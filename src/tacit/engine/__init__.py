@@ -1,6 +1,7 @@
 """Where and when the two halves of a learner run, and what may cross between parties."""
 
 from tacit.engine.protocol import (
+    Contributions,
     Coordinator,
     Facts,
     Message,
@@ -8,14 +9,18 @@ from tacit.engine.protocol import (
     Participant,
     Progress,
     Public,
+    Released,
     Step,
     Transcript,
     Unprotected,
+    combined,
 )
-from tacit.engine.rounds import run_rounds
+from tacit.engine.rounds import CURATOR, run_rounds
 from tacit.engine.trust import Edge
 
 __all__ = [
+    "CURATOR",
+    "Contributions",
     "Coordinator",
     "Edge",
     "Facts",
@@ -24,8 +29,10 @@ __all__ = [
     "Participant",
     "Progress",
     "Public",
+    "Released",
     "Step",
     "Transcript",
     "Unprotected",
+    "combined",
     "run_rounds",
 ]

@@ -27,19 +27,16 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.engine.protocol import Message, Transcript, Unprotected
+from tacit.engine.protocol import Message, Released, Transcript, Unprotected
 from tacit.engine.trust import Edge
 from tacit.errors import InvalidInput
 from tacit.linear.threads import one_blas_thread
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.release import Mechanism, Release
+from tacit.privacy.release import Mechanism
 
 SERVER = "server"
 GRADIENT = "gradient"  # the part of a node's message that the server reads
-
-Released = Release | Unprotected
-"""What the door made of a contribution."""
 
 S = TypeVar("S")
 

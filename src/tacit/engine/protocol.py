@@ -1,8 +1,19 @@
 """The two halves of a collaborative learner, and what may pass between them.
 
 A ``Participant`` has private data and makes contributions of it; a ``Coordinator`` is made of
-``Facts`` and makes shared state of releases. Neither knows who runs them: an engine does, in one
-process (rounds.py), by simulated arrivals (arrivals.py), or over a network.
+public facts and makes shared state of releases. Neither knows who runs them: an engine does, in one
+process (rounds.py), by simulated arrivals (arrivals.py), or over a network. An engine of rounds
+
+1. declares all steps at the door before anything is computed;
+2. sends what is shared to the tasks, for every step, across an ``Edge`` that is not trusted;
+3. takes a release that is on the ledger as it is: nobody contributes to it again;
+4. else lets the units contribute, all of them or those whom secret coins of the trusted side chose,
+   and releases the sum by ``step.given(shared)``, under the step's number;
+5. lets the coordinator absorb what was released;
+6. before its first release holds one unit's row against the same unit alone.
+
+Without a door there is no privacy: the same halves run with mechanisms that add nothing, what
+comes out is ``Unprotected``, and everybody is trusted.
 """
 
 from __future__ import annotations
@@ -11,7 +22,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tacit.arrays import BoolArray, FloatArray
+from tacit.arrays import BoolArray
 from tacit.linear.losses import Loss
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Neighbours
@@ -24,6 +35,9 @@ class Unprotected:
 
     value: Any
 
+
+Released = Release | Unprotected
+"""What became of contributions: through the door, or without one."""
 
 Public = Mapping[str, Release | Declared]
 """What may be sent to anybody."""
@@ -38,6 +52,18 @@ Progress = Callable[[str, int, int], None] | None
 """Called with (step, done, of) after each release."""
 
 
+def combined(function: Callable[..., Any], *parts: Release | Declared | Unprotected) -> Released:
+    """function(value, value, ...): a Release, or Unprotected if one of the parts is.
+
+    >>> combined(lambda a, b: a + b, Unprotected(1), Declared(2))
+    Unprotected(value=3)
+    """
+    safe = [part for part in parts if not isinstance(part, Unprotected)]
+    if len(safe) < len(parts):
+        return Unprotected(function(*(part.value for part in parts)))
+    return Release.combine(function, *safe)
+
+
 @dataclass(frozen=True)
 class Step:
     """One release of a run, fixed before it starts."""
@@ -45,6 +71,20 @@ class Step:
     name: str
     mechanism: Mechanism
     at_home: Mechanism | None = None  # noise of each task's own, before the curator sees anything
+
+    def given(self, shared: Message) -> Mechanism:
+        """The mechanism, where it follows from what was shared: its event is the planned one, and
+        the ledger refuses any other."""
+        return self.mechanism
+
+
+class Contributions(Protocol):
+    """One row for each unit that takes part: an array, or whatever the mechanism knows to sum."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: int, /) -> Any:
+        """One unit's row, as an array."""
 
 
 class Participant(Protocol):
@@ -54,24 +94,29 @@ class Participant(Protocol):
     any batch and order.
     """
 
-    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
-        """One row per unit (a task), and the participant's state for its next step."""
+    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[Contributions, Any]:
+        """One row for each unit (a task) that takes part, and the participant's own state for its
+        next step; it is None before the first."""
 
     def select(self, units: Sequence[int]) -> Participant:
-        """The participant of these units alone, in this order."""
+        """The participant of these units alone, in this order; where coins decide who takes part:
+        of these among them."""
 
 
 class Coordinator(Protocol):
-    """Releases in, shared state out. No I/O, no clock, no private data."""
+    """Releases in, shared state out. No I/O, no clock, no private data.
+
+    One that serves its non-private twin too takes, and then gives, unprotected numbers.
+    """
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """All releases of the run, in order."""
 
-    def start(self) -> Public:
+    def start(self) -> Message:
         """The shared state before the first release: declared constants."""
 
-    def absorb(self, step: Step, shared: Public, release: Release) -> Public:
+    def absorb(self, step: Step, shared: Public, release: Release, /) -> Message:
         """The shared state after one more release."""
 
 
@@ -96,7 +141,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run shared, and everything that crossed an untrusted edge on the way."""
+    """What a run shared, everything that crossed an untrusted edge on the way, and what the
+    participant kept for itself."""
 
     shared: Message
     transcript: Transcript = field(default_factory=list)
+    state: Any = None

@@ -46,7 +46,6 @@ from tacit.tasks import (
     Schema,
     TaskSet,
     as_schema,
-    canonical_label,
     column_names,
 )
 from tacit.tasks.targets import is_conventional
@@ -209,8 +208,7 @@ class MultiTaskEstimator(Predicting):
     def _set_models(self, models: FloatArray, labels: tuple[Hashable, ...]) -> None:
         """From models (m, d + 1) in scaled units: coef_ (d, m), intercept_ (m,) in units of X."""
         self._models = models
-        self._column = {canonical_label(label): i for i, label in enumerate(labels)}
-        self.tasks_ = labels
+        self._label(labels)
         coef, intercept = self._schema.unscale(models[:, :-1].T, models[:, -1])
         self.coef_, self.intercept_ = coef, np.atleast_1d(intercept)
 

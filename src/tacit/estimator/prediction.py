@@ -1,41 +1,32 @@
-"""Using a fitted model: predictions, scores, and a task that joins later."""
+"""Linear models in use: predictions, a task that joins later, and what their folder holds."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar, Literal, Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit
-from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.arrays import FloatArray
+from tacit import folder
+from tacit.arrays import Array, FloatArray
 from tacit.engine import Message
-from tacit.errors import InvalidInput, UnknownTask
+from tacit.errors import InvalidInput
+from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.estimator.home import Home
-from tacit.estimator.leaving import Saved
 from tacit.linear.losses import Loss, LossName, loss_named
-from tacit.metrics import nmse
-from tacit.tasks import Schema, TaskSet, canonical_label, column_names, task_codes
+from tacit.tasks import Schema, TaskSet, column_names
 
 
-def _is_logistic(estimator: Any) -> bool:
-    """Whether the estimator is a classifier."""
-    return bool(estimator.loss == "logistic")
-
-
-class Predicting(Saved):
+class Predicting(Fitted):
     """One linear model per task, in scaled units, and a shared one for tasks that nobody knows."""
 
-    __metadata_request__fit: ClassVar = {"task": True}
-    __metadata_request__predict: ClassVar = {"task": True}
-    __metadata_request__predict_proba: ClassVar = {"task": True}
-    __metadata_request__score: ClassVar = {"task": True}
-
     loss: LossName
-    _column: dict[str, int]  # of each task, by its canonical text
+    _schema: Schema
+    _models: FloatArray  # (m, d + 1), the intercept last
 
     def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
         raise NotImplementedError
@@ -48,9 +39,10 @@ class Predicting(Saved):
         """The model of a task that joins after training, (1, d + 1)."""
         raise NotImplementedError
 
-    def predict(
-        self, X: Any, task: Any = None, *, unknown: Literal["error", "shared"] = "error"
-    ) -> Any:
+    def _set_models(self, models: FloatArray, labels: tuple[Hashable, ...]) -> None:
+        raise NotImplementedError
+
+    def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
         """Targets, or class labels when loss="logistic".
 
         A row of a task that was not fitted is an error, or gets the shared model.
@@ -60,17 +52,15 @@ class Predicting(Saved):
             return self.classes_[(scores > 0).astype(int)]
         return self._schema.inverse_target(scores)
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator] # scikit-learn ships no types
+    @available_if(has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
     def decision_function(
-        self, X: Any, task: Any = None, *, unknown: Literal["error", "shared"] = "error"
+        self, X: Any, task: Any = None, *, unknown: Unknown = "error"
     ) -> FloatArray:
         """xᵀw + b, positive for the second class."""
         return self._scores(X, task, unknown)
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator] # scikit-learn ships no types
-    def predict_proba(
-        self, X: Any, task: Any = None, *, unknown: Literal["error", "shared"] = "error"
-    ) -> FloatArray:
+    @available_if(has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
+    def predict_proba(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> FloatArray:
         """(N, 2), the probability of each class."""
         positive = expit(self._scores(X, task, unknown))
         return np.stack([1 - positive, positive], axis=1)
@@ -89,18 +79,10 @@ class Predicting(Saved):
         models = np.repeat(self._models[columns], np.diff(tasks.offsets), axis=0)
         return np.asarray(np.einsum("nd,nd->n", tasks.X, models[:, :-1]) + models[:, -1])
 
-    def score(self, X: Any, y: Any, task: Any = None) -> float:
-        """R² of predict, or accuracy when loss="logistic"; over all rows."""
-        predicted = self.predict(X, task)
-        if self.loss == "logistic":
-            return float(np.mean(predicted == np.asarray(y)))
-        return 1.0 - nmse(np.asarray(y, dtype=np.float64), predicted)
-
     def adapt(self, X: Any, y: Any, task: Hashable) -> Self:
         """A new task joins after training: solved at home from shared_, free for the others."""
         check_is_fitted(self, "coef_")
-        if canonical_label(task) in self._column:
-            raise InvalidInput(f"task {task!r} took part in the fit; fit again to change its data")
+        self._require_new(task)
         loss = loss_named(self.loss)
         classes = tuple(self.classes_) if loss.name == "logistic" else None
         joined = TaskSet.from_arrays(self._named(X), y, None, classes=classes, schema=self._schema)
@@ -119,33 +101,40 @@ class Predicting(Saved):
 
     def _models_for(self, task: Any, n_rows: int, unknown: str) -> FloatArray:
         """(N, d + 1), the model of each row."""
-        if unknown not in ("error", "shared"):
-            raise InvalidInput(f"unknown must be 'error' or 'shared', got {unknown!r}")
-        if task is None and len(self.tasks_) == 1:
-            return np.broadcast_to(self._models[0], (n_rows, self._models.shape[1]))
-        labels, codes = task_codes(task, n_rows)
-        columns = np.array([self._column.get(canonical_label(label), -1) for label in labels])
-        if (columns >= 0).all():
-            return np.asarray(self._models[columns[codes]])
-        if unknown == "error":
-            raise UnknownTask(labels[int(np.argmin(columns))], len(self.tasks_))
-        models = np.vstack([self._models, self._shared_model(self.shared_)])
-        return np.asarray(models[columns[codes]])  # -1 is the last row, the shared model
+        columns, models = self._columns(task, n_rows, unknown), self._models
+        if (columns < 0).any():
+            models = np.vstack([models, self._shared_model(self.shared_)])
+        return np.asarray(models[columns])  # −1 is the last row, the shared model
 
-    def _column_of(self, task: Hashable) -> int:
-        """The column of a fitted task, found by its canonical text."""
-        column = self._column.get(canonical_label(task))
-        if column is None:
-            raise UnknownTask(task, len(self.tasks_))
-        return column
+    # --- its folder ------------------------------------------------------------------------------
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        if self.loss == "logistic":
-            tags.estimator_type = "classifier"
-            tags.classifier_tags = ClassifierTags(multi_class=False)
-        else:
-            tags.estimator_type = "regressor"
-            tags.regressor_tags = RegressorTags()
-        return tags
+    def _description(self) -> dict[str, Any]:
+        return {
+            "loss": self.loss,
+            "fit_intercept": bool(getattr(self, "fit_intercept", True)),
+            "classes": [folder.plain(c) for c in self.classes_] if has_classes(self) else [],
+            "schema": self._schema.to_dict(),
+        }
+
+    def _arrays(self, columns: list[int]) -> dict[str, Array]:
+        return {"models": self._models[columns]}
+
+    def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self._schema = Schema.from_dict(description["schema"])
+        self.n_features_in_ = len(self._schema.feature_names)
+        if description["classes"]:
+            self.classes_ = np.asarray(description["classes"])
+        self._set_models(arrays["models"], self.tasks_)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Any:
+        """A model that save or export wrote: it predicts and adapts, but has no ledger."""
+        return cls.restored(*folder.read_as(cls._known_as(), directory))
+
+    @classmethod
+    def restored(
+        cls, description: dict[str, Any], arrays: dict[str, Any], certificate: dict[str, Any]
+    ) -> Any:
+        """The same, of what was read from its folder."""
+        model = cls(loss=description["loss"], fit_intercept=description["fit_intercept"])
+        return model._filled(description, arrays, certificate)

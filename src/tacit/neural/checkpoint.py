@@ -3,22 +3,72 @@
 It holds the round's number, the public state and the clients' models; coins and noise are never
 saved. A digest over all of it, in the file itself, shows damage: a bit that flips on a disk would
 otherwise be somebody's model. It shows no forgery, so what is read is also checked for what it must
-be, and centres are made again from the ledger (``tacit.neural.training.resumed``).
+be. Of a private run only the clients' models are taken from it: the engine makes the centres again
+from the ledger's releases, all of them, and they must agree with the checkpoint. A round that was
+released after it is taken from the ledger too: nobody trains again for it (who took part is not on
+record), and nothing is spent twice.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tacit.engine import CURATOR, Message, Unprotected
 from tacit.errors import InvalidInput
 from tacit.folder import read_tensors, replace_file
-from tacit.neural.rounds import State
 from tacit.privacy.chain import canonical, sha256
+from tacit.privacy.planning import Door
+from tacit.privacy.release import Declared, Key
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where a run is: centres and clip norm are public, models stay with their clients."""
+
+    round: int
+    centres: Tensor  # (R, d)
+    clip_norm: float
+    models: Tensor | None  # (m, d); None: clients keep nothing between rounds
+
+    @classmethod
+    def of(cls, shared: Message, models: Tensor | None) -> State:
+        """After a round."""
+        values = {name: part.value for name, part in shared.items()}
+        centres = torch.tensor(values["centres"])
+        return cls(int(values["round"]), centres, float(values["clip_norm"]), models)
+
+    def unprotected(self) -> Message:
+        """Where a run without a door goes on."""
+        return {
+            "round": Declared(self.round),
+            "centres": Unprotected(self.centres.numpy()),
+            "clip_norm": Declared(self.clip_norm),
+        }
+
+    def require_released(self, door: Door) -> None:
+        """InvalidInput unless every round until here is on the ledger: what did not go through the
+        door must not come back out of a checkpoint."""
+        for number in range(self.round):
+            if door.ledger.released(Key(door.run, number, CURATOR)) is None:
+                raise InvalidInput(
+                    f"the checkpoint is at round {self.round} of the run {door.run!r}, but round "
+                    f"{number} is not on the ledger: resume with the ledger that the run began with"
+                )
+
+    def require_following(self, shared: Message) -> None:
+        """InvalidInput unless the releases until here made these centres."""
+        made = torch.tensor(shared["centres"].value)
+        if not torch.allclose(made, self.centres, rtol=1e-3, atol=1e-5):
+            raise InvalidInput(
+                "the checkpoint does not follow from this module and the ledger's releases: "
+                "resume with the parameters that the run began with"
+            )
 
 
 def write_checkpoint(path: Path, state: State, run: str) -> None:
@@ -42,9 +92,14 @@ def read_checkpoint(path: Path, like: State) -> tuple[State, str]:
     return state, about["run"]
 
 
-def run_in(path: Path) -> str:
-    """The name of the run that a checkpoint belongs to."""
-    return str(_read(path)[0]["run"])
+def named_run(path: Path | None, run: str | None) -> str | None:
+    """The run to resume, or the name that was asked for; InvalidInput if they differ."""
+    if path is None or not path.exists():
+        return run
+    saved = str(_read(path)[0]["run"])
+    if run is not None and run != saved:
+        raise InvalidInput(f"{path} belongs to the run {saved!r}, this is {run!r}")
+    return saved
 
 
 def _parts(state: State) -> dict[str, Tensor]:

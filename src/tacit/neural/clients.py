@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit.arrays import IntArray
 from tacit.errors import InvalidInput
-from tacit.neural.coins import Coins
+from tacit.neural.secret_streams import Coins
 
 NOBODY = -1
 """The row of a client that has none, and of a slot without a client."""

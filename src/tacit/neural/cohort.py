@@ -1,15 +1,12 @@
 """The mechanism of a round: clipped updates of a cohort, mixed, summed, with Gaussian noise.
 
-**Isolation.** Until the sum, every operation is elementwise, in double precision, each rounded by
-itself (IEEE): norms too, which add halves of a row to each other. So what an update adds to the sum
-has no bit that depends on the updates beside it, on where it stands among them, or on threads and
-blocks; and the sum is one of whole numbers, exact in any order. (A library's norm of rows may
-choose its order of addition by how many rows there are.)
-
 Sums are made where the updates are (on a GPU), in double precision and, for secure noise, in whole
-numbers of a public grid; d numbers come back, not m·d. Clipping and grid are those of
-privacy/mechanisms, and the derivation there holds here: a clipped row has a norm of at most γ in
-exact arithmetic, and cutting toward zero does not raise it.
+numbers of a public grid; d numbers come back, not m·d. Clipping and grid are those of every
+mechanism (privacy/mechanisms), done there by PyTorch: a clipped row has a norm of at most γ in
+exact arithmetic, cutting toward zero does not raise it, and every operation until the sum is
+elementwise. So what an update adds has no bit that depends on the updates beside it, on where it
+stands among them, or on threads and blocks; and the sum is one of whole numbers, exact in any
+order.
 
 **Adaptive clipping** (Andrew et al., 2021): each client adds a bit, +½ if its update was not
 clipped and −½ if it was. Bit and update share one coin, so they are one release: with noise σ on
@@ -22,8 +19,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,11 +29,13 @@ from torch import Tensor
 from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.neural.sampling import Sampler
-from tacit.privacy.accounting import Event
+from tacit.privacy.accounting import Event, Gaussian
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.mechanisms.clipping import check_positive, rounding_slack
-from tacit.privacy.mechanisms.grid import grid, grid_steps
-from tacit.privacy.noise import SecureSource, rounded_gaussian
+from tacit.privacy.mechanisms import NoisyStatistic, sum_sensitivity
+from tacit.privacy.mechanisms.clipping import check_positive, clipped, rounding_slack
+from tacit.privacy.mechanisms.grid import cut, grid_steps
+from tacit.privacy.mechanisms.noises import GaussianNoise, Shape
+from tacit.privacy.mechanisms.statistics import Sum
 
 BLOCK = {"cpu": 2**20, "cuda": 2**25}
 """Numbers at a time while summing: what stays in a cache, and what keeps a GPU busy."""
@@ -49,9 +48,20 @@ class Updates:
     values: Tensor  # (k, d)
     weights: FloatArray  # (R, k), the cohort's columns of B
 
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, place: int, /) -> FloatArray:
+        return np.asarray(self.values[place].cpu().numpy())
+
     def only(self, i: int) -> Updates:
         """Of one member of the cohort."""
         return Updates(self.values[i : i + 1], self.weights[:, i : i + 1])
+
+    @property
+    def shape(self) -> Shape:
+        """(k, R, d): what each member adds to."""
+        return len(self), len(self.weights), self.values.shape[1]
 
     def clipped(self, clip_norm: float) -> Iterator[tuple[Tensor, Tensor, FloatArray]]:
         """Block by block: rows of norm ≤ γ (doubles), whether each was shorter, its weights.
@@ -62,34 +72,73 @@ class Updates:
         limit = clip_norm * (1 - rounding_slack(self.values.shape[1] * len(self.weights)))
         block = BLOCK["cuda" if self.values.is_cuda else "cpu"]
         step = max(1, block // max(1, self.values.shape[1]))
-        for start in range(0, len(self.values), step):
-            rows = self.values[start : start + step].double()
-            norms = row_norms(rows)
-            finite = torch.isfinite(norms)
-            rows = torch.where(finite[:, None], rows, 0.0)
-            factor = torch.where(finite & (norms > limit), limit / norms, 1.0)
-            unclipped = finite & (norms <= limit)
-            yield rows * factor[:, None], unclipped, self.weights[:, start : start + step]
-
-
-def row_norms(rows: Tensor) -> Tensor:
-    """(k,), ‖row‖₂ of rows (k, d), halves added to halves until one column is left.
-
-    ⌈log₂ d⌉ + 2 roundings at most, well within ``rounding_slack``.
-
-    >>> row_norms(torch.tensor([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0]], dtype=torch.float64)).tolist()
-    [5.0, 0.0]
-    """
-    squares, width = rows.square(), rows.shape[1]
-    while width > 1:
-        half = (width + 1) // 2
-        squares[:, : width - half] += squares[:, half:width]
-        width = half
-    return squares[:, 0].sqrt()
+        for start in range(0, len(self), step):
+            part = slice(start, start + step)
+            rows, unclipped = clipped(self.values[part].double(), limit, xp=torch)
+            yield rows, unclipped, self.weights[:, part]
 
 
 @dataclass(frozen=True)
-class CohortSum:
+class MixedSum(Sum):
+    """B Δ of clipped updates Δ and, where there are bits, their sum times a scale."""
+
+    clients: int = 1
+    reach: float = 1.0
+    bit_scale: float = 0.0  # s; 0: no bits
+
+    def sensitivity(self, neighbours: Neighbours) -> float:
+        """√((γ·reach)² + (s/2)²), and twice that under replace."""
+        most = math.hypot(self.clip_norm * self.reach, self.bit_scale / 2)
+        return sum_sensitivity(most, neighbours)
+
+    def checked(self, contributions: Any, shares: FloatArray | None) -> tuple[Any, Any]:
+        """Updates, all of them clipped alike."""
+        if shares is not None:
+            raise NotImplementedError("clients of one run have equal budgets")
+        return contributions, self.clip_norm
+
+    def total(self, rows: Any, clips: Any) -> FloatArray:
+        """In floats."""
+        return self.shaped(self._summed(rows, 1.0, torch.float64), rows.shape)
+
+    def counts(self, rows: Any, clips: Any, scale: float) -> IntArray:
+        """(R · d [+ 1],): exactly, in steps of the grid."""
+        bound = self.clip_norm * float(np.max(np.abs(rows.weights), initial=1.0))
+        # All clients, not this cohort: a refusal must not tell how many took part.
+        steps = grid_steps(scale, bound + self.bit_scale, self.clients)
+        return np.asarray(self._summed(rows, steps, torch.int64))
+
+    def _summed(self, updates: Updates, steps: float, kind: torch.dtype) -> Any:
+        """(R · d [+ 1],), floats, or whole numbers of grid steps."""
+
+        def scaled(rows: Tensor, by: Any) -> Any:
+            return cut(rows, by, torch) if kind == torch.int64 else rows * by
+
+        device = updates.values.device
+        total = torch.zeros(updates.shape[1:], dtype=kind, device=device)
+        bits = torch.zeros((), dtype=kind, device=device)
+        for rows, unclipped, weights in updates.clipped(self.clip_norm):
+            for r in np.flatnonzero(np.any(weights, axis=1)):
+                among = torch.as_tensor(np.flatnonzero(weights[r]), device=device)
+                factor = torch.as_tensor(weights[r][weights[r] != 0] * steps, device=device)
+                total[r] += scaled(rows[among], factor[:, None]).sum(0)
+            bits += scaled(self.bit_scale * (unclipped.double() - 0.5), steps).sum()
+        whole = [total.flatten(), bits[None]] if self.bit_scale else [total.flatten()]
+        return torch.cat(whole).cpu().numpy()
+
+    def coordinates(self, shape: Shape) -> Shape:
+        """(R · d [+ 1],)."""
+        return (math.prod(shape[1:]) + bool(self.bit_scale),)
+
+    def shaped(self, coordinates: FloatArray, shape: Shape) -> FloatArray:
+        """(R, d), or (R · d + 1,) with the sum of bits last, in bits."""
+        if not self.bit_scale:
+            return np.asarray(coordinates.reshape(shape[1:]))
+        return np.append(coordinates[:-1], coordinates[-1] / self.bit_scale)
+
+
+@dataclass(frozen=True)
+class CohortSum(NoisyStatistic[Any]):
     """Σ over a cohort of mixed, clipped updates (and bits), plus N(0, σ²)."""
 
     clip_norm: float  # γ
@@ -98,9 +147,6 @@ class CohortSum:
     clients: int
     reach: float = 1.0
     bit_multiplier: float | None = None  # z_bit; None: no bit
-    pure: ClassVar[bool] = False
-    proven: ClassVar[bool] = True
-    reason: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for name in ("clip_norm", "noise_multiplier", "reach"):
@@ -128,53 +174,25 @@ class CohortSum:
         """s = 2σ/z_bit."""
         return 0.0 if self.bit_multiplier is None else 2 * self.sigma / self.bit_multiplier
 
-    def event(self, neighbours: Neighbours) -> Event:
+    @property
+    def statistic(self) -> MixedSum:
+        """What is released."""
+        return MixedSum(
+            self.clip_norm, clients=self.clients, reach=self.reach, bit_scale=self.bit_scale
+        )
+
+    @property
+    def noise(self) -> GaussianNoise:
+        """N(0, σ²)."""
+        return GaussianNoise(self.sigma)
+
+    def event(self, neighbours: Neighbours) -> Any:
         """What the sampler makes of it."""
         return self.sampler.event(self.clients, self.noise_multiplier, neighbours)
 
-    def release(
-        self, contributions: Any, rng: np.random.Generator | None, shares: Any = None
-    ) -> FloatArray:
-        """(R, d), or (R · d + 1,) with the noisy sum of bits last, in bits."""
-        if shares is not None:
-            raise NotImplementedError("clients of one run have equal budgets")
-        total = self._total(contributions, secure=rng is None)
-        if rng is not None:
-            noisy = total + self.sigma * rng.standard_normal(total.shape)
-        else:
-            noisy = (total + rounded_gaussian(total.shape, SecureSource())) * grid(self.sigma)
-        if self.bit_multiplier is None:
-            return np.asarray(noisy.reshape(len(contributions.weights), -1))
-        noisy[-1] /= self.bit_scale
-        return np.asarray(noisy)
-
-    def counts(self, contributions: Updates) -> IntArray:
-        """(R · d [+ 1],): the exact sum before a secure release's noise, in grid steps."""
-        return np.asarray(self._total(contributions, secure=True))
-
-    def _total(self, updates: Updates, *, secure: bool) -> Any:
-        """(R · d [+ 1],), floats, or whole numbers of grid steps."""
-        rows, size = len(updates.weights), updates.values.shape[1]
-        kind = torch.int64 if secure else torch.float64
-        bound = self.clip_norm * float(np.max(np.abs(updates.weights), initial=1.0))
-        # All clients, not this cohort: a refusal must not tell how many took part.
-        steps = grid_steps(self.sigma, bound + self.bit_scale, self.clients) if secure else 1.0
-        device = updates.values.device
-        total = torch.zeros(rows, size, dtype=kind, device=device)
-        bits = torch.zeros((), dtype=kind, device=device)
-        for clipped, unclipped, weights in updates.clipped(self.clip_norm):
-            for r in np.flatnonzero(np.any(weights, axis=1)):
-                among = torch.as_tensor(np.flatnonzero(weights[r]), device=device)
-                factor = torch.as_tensor(weights[r][weights[r] != 0] * steps, device=device)
-                total[r] += (clipped[among] * factor[:, None]).to(kind).sum(0)  # cuts toward zero
-            bit = self.bit_scale * (unclipped.double() - 0.5)
-            bits = bits + (bit * steps).to(kind).sum()
-        whole = [total.flatten()] if self.bit_multiplier is None else [total.flatten(), bits[None]]
-        return torch.cat(whole).cpu().numpy()
-
-    def secure(self, rng: np.random.Generator | None) -> bool:
-        """Is the noise exact and from the operating system?"""
-        return rng is None
+    def at(self, clip_norm: float) -> CohortSum:
+        """With another clip norm, and noise in proportion: the same event."""
+        return replace(self, clip_norm=clip_norm)
 
     def to_dict(self) -> dict[str, object]:
         """Name and parameters: never who took part."""
@@ -187,3 +205,33 @@ class CohortSum:
             "clients": self.clients,
             "sampler": repr(self.sampler),
         }
+
+
+@dataclass(frozen=True)
+class PlainSum:
+    """B Δ as it is, in the non-private twin: nothing is clipped, and nothing added."""
+
+    def event(self, neighbours: Neighbours) -> Event:
+        """Everything: no budget allows it."""
+        return Gaussian(math.inf)
+
+    def release(
+        self, contributions: Updates, rng: np.random.Generator | None, shares: Any = None
+    ) -> FloatArray:
+        """(R, d); an update that is not finite contributes zero."""
+        values = contributions.values.double()
+        finite = torch.isfinite(values).all(dim=1)
+        weights = torch.from_numpy(contributions.weights).to(values)
+        return np.asarray((weights @ torch.where(finite[:, None], values, 0.0)).cpu().numpy())
+
+    def secure(self, rng: np.random.Generator | None) -> bool:
+        """There is no noise."""
+        return False
+
+    def to_dict(self) -> dict[str, object]:
+        """It has no parameters."""
+        return {"name": type(self).__name__}
+
+    def at(self, clip_norm: float) -> PlainSum:
+        """It has no clip norm."""
+        return self

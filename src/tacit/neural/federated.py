@@ -1,72 +1,52 @@
 """FederatedMTL: one neural model per client, learned together under task-level joint DP (S2).
 
-The estimator for users who just want it; rounds.py is the level below, for those who bring their
-own loop. The algorithm and where it differs from the paper: rounds.py.
+The estimator for users who just want it. The two halves that it hands to an engine, the algorithm
+and where it differs from the paper: pmtl.py.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
-import torch
-from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tacit import folder
-from tacit.arrays import FloatArray
-from tacit.certificate import Subject, write_folder
-from tacit.engine import Progress, Unprotected
+from tacit.arrays import Array, FloatArray
+from tacit.engine import Message, Outcome, Progress, run_rounds
 from tacit.errors import InvalidInput
-from tacit.estimator.leaving import Certified
-from tacit.metrics import nmse
-from tacit.neural.agreement import (
-    Noise,
-    affordable_plan,
-    doubts,
-    epsilon_of,
-    first_state,
-    generators,
-    guarantee,
-    history,
-    relation_of,
-    require_choices,
-    run_of,
-    sampler_of,
-    shared_message,
-)
-from tacit.neural.checkpoint import write_checkpoint
-from tacit.neural.coins import Coins
+from tacit.estimator import learner
+from tacit.estimator.fitted import Fitted, Unknown, column_by_text, columns_of, has_classes
+from tacit.neural import mixing
+from tacit.neural.checkpoint import State, named_run, read_checkpoint, write_checkpoint
 from tacit.neural.finetuning import Finetuning, finetuned, require_kind
-from tacit.neural.inputs import as_rows, chosen_device, gathered, targets_of
-from tacit.neural.isolation import doubt
+from tacit.neural.inputs import Classes, as_rows, chosen_device, gathered, targets_of
+from tacit.neural.isolation_trial import ASSUMED, doubt
 from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.personal import LEARNER, PersonalModels, require_usable, width
-from tacit.neural.rounds import Adaptive, Method, Plan, State, begin, current
-from tacit.neural.sampling import Sampler
+from tacit.neural.personal import PersonalModels, require_usable, width
+from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedServer, Method, Plan
+from tacit.neural.round_costs import epsilon_of, within_budget
+from tacit.neural.sampling import Everyone, Sampler, chosen_sampler
+from tacit.neural.secret_streams import Coins, coins_and_noise
 from tacit.neural.stacked import Stacked, require_personal
-from tacit.neural.training import Door, train
 from tacit.privacy.budget import Budget, Guarantee
-from tacit.privacy.release import Declared, Release, new_run
-from tacit.privacy.signing import SigningKey
-from tacit.tasks import canonical_label
+from tacit.privacy.planning import UNIT, Door, history, open_door, stated
+from tacit.privacy.release import new_run
 
-Unknown = Literal["error", "shared"]
-
-
-def _has_classes(estimator: Any) -> bool:
-    """Whether the estimator is a classifier."""
-    return bool(estimator.loss == "cross_entropy")
+NOT_COVERED = (*UNIT.not_covered, "the parameters that the module came with", *ASSUMED)
+OWN_BROADCAST = "the broadcast that a client alone listens to: hand it to nobody but that client"
+SEEDED = "coins from a seeded generator: who takes part is no secret"
+MEASURED = "classes taken from the data: declare them with classes="
 
 
-class FederatedMTL(Certified):
+@learner
+class FederatedMTL(Fitted):
     """Personal neural models around a private mean; FedAvg and FedProx by ``method``.
 
     >>> import torch
@@ -85,69 +65,33 @@ class FederatedMTL(Certified):
     would overspend. ``checkpoint``: a file; if it exists, its run is resumed (same ``ledger``).
     """
 
-    __metadata_request__fit: ClassVar = {"task": True}
-    __metadata_request__predict: ClassVar = {"task": True}
-    __metadata_request__predict_proba: ClassVar = {"task": True}
-    __metadata_request__score: ClassVar = {"task": True}
-
-    def __init__(
-        self,
-        model: nn.Module | None = None,
-        *,
-        method: Method = "mtl",
-        loss: Literal["cross_entropy", "squared"] = "cross_entropy",
-        budget: Budget | None = None,
-        rounds: int = 50,
-        sampling: Sampler | Literal["auto"] = "auto",
-        participation: float = 0.2,
-        local_steps: int = 10,
-        batch: int = 32,
-        learning_rate: float = 0.1,
-        pull: float = 0.1,
-        clip_norm: float = 1.0,
-        adaptive_clip: Adaptive | None = None,
-        relation: Any = None,
-        finetune: Finetuning | None = "mean",
-        finetune_steps: int = 20,
-        finetune_pull: float = 0.1,
-        noise_multiplier: float | None = None,
-        ledger: Any = None,
-        run: str | None = None,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int = 10,
-        noise: Noise = "secure",
-        classes: Any = None,
-        device: str | None = None,
-        chunk: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.model = model
-        self.method = method
-        self.loss = loss
-        self.budget = budget
-        self.rounds = rounds
-        self.sampling = sampling
-        self.participation = participation
-        self.local_steps = local_steps
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.pull = pull
-        self.clip_norm = clip_norm
-        self.adaptive_clip = adaptive_clip
-        self.relation = relation
-        self.finetune = finetune
-        self.finetune_steps = finetune_steps
-        self.finetune_pull = finetune_pull
-        self.noise_multiplier = noise_multiplier
-        self.ledger = ledger
-        self.run = run
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.noise = noise
-        self.classes = classes
-        self.device = device
-        self.chunk = chunk
-        self.random_state = random_state
+    model: nn.Module | None = field(default=None, kw_only=False)
+    method: Method = "mtl"
+    loss: Literal["cross_entropy", "squared"] = "cross_entropy"
+    budget: Budget | None = None
+    rounds: int = 50
+    sampling: Sampler | Literal["auto"] = "auto"
+    participation: float = 0.2
+    local_steps: int = 10
+    batch: int = 32
+    learning_rate: float = 0.1
+    pull: float = 0.1
+    clip_norm: float = 1.0
+    adaptive_clip: Adaptive | None = None
+    relation: Any = None
+    finetune: Finetuning | None = "mean"
+    finetune_steps: int = 20
+    finetune_pull: float = 0.1
+    noise_multiplier: float | None = None
+    ledger: Any = None
+    run: str | None = None
+    checkpoint: str | Path | None = None
+    checkpoint_every: int = 10
+    noise: Literal["secure", "simulated"] = "secure"
+    classes: Any = None
+    device: str | None = None
+    chunk: int | None = None
+    random_state: int | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -159,35 +103,50 @@ class FederatedMTL(Certified):
         ``watch=(X, y, task)``: rows of the trusted side; loss and accuracy on them and ε after each
         round go to ``private_history_``. They steer nothing.
         """
-        module, device, work = self._module(), chosen_device(self.device), self._work()
-        self._work_at_home()  # a mistake there should not cost a whole run
+        self._check()
+        module, device = self._module(), chosen_device(self.device)
         rows = as_rows(X, next(module.parameters()).dtype)
         stacked = Stacked(module, rows[:2].to(device))
         classes, targets = targets_of(y, self.loss, self.classes, width(stacked, rows), rows.dtype)
         examples, labels = gathered(rows, targets, task)
-        trainer = Trainer(stacked, work, examples.to(device), self.chunk)
-        coins, noise = generators(self.noise, self.budget is not None, self.random_state)
-        measured = classes is not None and classes.measured
-        plan, rounds, door = self._agreed(trainer, labels, noise, measured=measured)
-        start = begin(plan, stacked.start(), self.clip_norm)
-        state, earlier = first_state(plan, start, door, self._checkpoint)
-        models = PersonalModels(
-            stacked, classes, labels, current(plan, state), state.centres, plan.mixing.listens,
-            door is None or plan.mixing.public, tuple(rows.shape[1:]),
-        )  # fmt: skip
+        trainer = Trainer(stacked, self._work(), examples.to(device), self.chunk)
+        plan, rounds = self._schedule(len(labels))
+        coins, noise = coins_and_noise(self.noise, self.budget is not None, self.random_state)
+        run = named_run(self._checkpoint, self.run) or new_run()
+        door, apart = None, True
+        if self.budget is not None:
+            door, apart = self._door(plan, trainer, labels, run, noise, classes)
+        server, clients, saved = self._halves(plan, rounds, trainer, coins, door)
+        models = self._models_around(clients, server.start(), classes, rows)
         self.private_history_: list[dict[str, float]] = []
-        after = self._after(plan, rounds, progress, models, watch)
-        state, releases = train(plan, state, trainer, rounds, coins, door, after)
-        self._remember(plan, rounds, door, models, state, [*earlier, *releases])
-        self._set_models(replace(self._models, models=self._at_home(trainer, plan, state, coins)))
+        after = self._after(clients, rounds, run, saved, self._watched(models, labels, watch))
+        outcome = run_rounds(clients, server, door, isolated=apart, after=after, progress=progress)
+        self._remember(plan, rounds, door, labels, outcome, public=models.public)
+        self.run_ = run
+        centres, own = clients.centres(outcome.shared), self._at_home(clients, outcome)
+        self._set_models(replace(models, centres=centres, models=own), labels)
         return self
+
+    def _check(self) -> None:
+        """Refuses parameters that mean nothing, before anything is computed."""
+        if self.model is None:
+            raise InvalidInput("FederatedMTL needs a model: any torch.nn.Module")
+        if self.method not in get_args(Method):
+            raise InvalidInput(f"method must be {', '.join(get_args(Method))}, got {self.method!r}")
+        if self.noise not in ("secure", "simulated"):
+            raise InvalidInput(f"noise must be 'secure' or 'simulated', got {self.noise!r}")
+        if not isinstance(self.budget, Budget | None):
+            raise InvalidInput(f"budget must be one Budget for all clients, got {self.budget!r}")
+        for name in ("rounds", "checkpoint_every"):
+            given = getattr(self, name)
+            if not isinstance(given, int | np.integer) or given < 1:
+                raise InvalidInput(f"{name} must be a number of at least 1, got {given!r}")
+        require_personal(self.model)
+        self._work_at_home()  # a mistake there should not cost a whole run
 
     def _module(self) -> nn.Module:
         """A copy: the user's own stays where and as it is."""
-        if self.model is None:
-            raise InvalidInput("FederatedMTL needs a model: any torch.nn.Module")
-        require_choices(self.method, self.rounds, self.checkpoint_every)
-        require_personal(self.model)
+        assert self.model is not None  # checked
         return copy.deepcopy(self.model).to(chosen_device(self.device)).train()
 
     def _work(self) -> LocalWork:
@@ -198,104 +157,183 @@ class FederatedMTL(Certified):
         require_kind(self.finetune or "mean", self.loss)
         return replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
 
-    def _agreed(
+    # --- what is public before the first round ---------------------------------------------------
+
+    def _schedule(self, clients: int) -> tuple[Plan, int]:
+        """The plan and how many rounds it has: from public numbers alone."""
+        relation = mixing.declared(self.relation, clients)
+        sampler = chosen_sampler(self.sampling, self.participation, self.budget)
+        if self.budget is None:
+            return Plan(relation, sampler, clients, None, self.method), self.rounds
+        z, adaptive = self.noise_multiplier, self.adaptive_clip
+        plan = Plan(relation, sampler, clients, z, self.method, adaptive)
+        plan, rounds = within_budget(plan, self.rounds, self.budget)
+        plan.mechanism(self.clip_norm)  # refuses what makes none
+        return plan, rounds
+
+    def _door(
         self,
+        plan: Plan,
         trainer: Trainer,
         labels: tuple[Hashable, ...],
+        run: str,
         noise: np.random.Generator | None,
-        *,
-        measured: bool,
-    ) -> tuple[Plan, int, Door | None]:
-        """Everything public, before the first round; opens the run on the ledger."""
-        if not isinstance(self.budget, Budget | None):
-            raise InvalidInput(f"budget must be one Budget for all clients, got {self.budget!r}")
-        relation = relation_of(self.relation, len(labels))
-        sampler = sampler_of(self.sampling, self.participation, self.budget)
-        self.run_: str | None = run_of(self._checkpoint, self.run) or new_run()
-        plan = Plan(relation, sampler, len(labels), None, self.method)
-        if self.budget is None:
-            return plan, self.rounds, None
-        plan = replace(plan, noise_multiplier=self.noise_multiplier, adaptive=self.adaptive_clip)
+        classes: Classes | None,
+    ) -> tuple[Door, bool]:
+        """The door of the run, and whether clients are kept apart on this installation."""
+        assert self.budget is not None
         require_usable(trainer.stacked, trainer.examples.X)
-        together = doubt(trainer, sampler, shared=len(relation.weights) == 1)
-        door = Door(self._spends_from(), self.run_, noise, isolated=not together)
-        plan, rounds = affordable_plan(plan, self.rounds, self.budget)
-        event = plan.mechanism(self.clip_norm).event(self.budget.neighbours)
-        door.ledger.open_run(
-            door.run,
+        together = doubt(trainer, plan.sampler, shared=len(plan.mixing.weights) == 1)
+        doubts = [together] if together else []
+        if noise is not None and plan.sampler != Everyone():
+            doubts.append(SEEDED)
+        if classes is not None and classes.measured:
+            doubts.append(MEASURED)
+        door = open_door(
+            self._spends_from(),
+            run,
             labels,
             self.budget,
-            [event] * rounds,
-            secure=noise is None,
-            doubts=[
-                *doubts(noise, measured=measured, together=together),
-                *self._uncounted(),
-            ],
+            noise,
+            pure=False,
+            doubts=[*doubts, *self._uncounted()],
             family=self._member(),
+            by_plan=True,
         )
-        return plan, rounds, door
+        return door, not together
+
+    def _halves(
+        self, plan: Plan, rounds: int, trainer: Trainer, coins: Coins, door: Door | None
+    ) -> tuple[FederatedServer, FederatedClients, State | None]:
+        """Server and clients where they begin, or where the checkpoint left off."""
+        w, path = trainer.stacked.start(), self._checkpoint
+        begin, models = plan.begin(w, self.clip_norm), plan.own_models(w)
+        saved = None
+        if path is not None and path.exists():
+            saved = read_checkpoint(path, State.of(begin, models))[0]
+            models = saved.models
+            if door is None:
+                begin = saved.unprotected()
+            else:
+                saved.require_released(door)
+        clients = FederatedClients(plan, trainer, coins, models)
+        return FederatedServer(plan, rounds, begin), clients, saved
 
     @property
     def _checkpoint(self) -> Path | None:
         return None if self.checkpoint is None else Path(self.checkpoint)
 
-    def _after(
-        self, plan: Plan, rounds: int, progress: Progress, models: PersonalModels, watch: Any
-    ) -> Callable[[State], None]:
-        """After each round: checkpoint, a look at the watched rows, progress."""
-        run, path = str(self.run_), self._checkpoint
-        if watch is not None:  # refused before the first round, if at all
-            models.scored(self._work().row_loss, *watch)
+    # --- while it runs ---------------------------------------------------------------------------
 
-        def after(state: State) -> None:
-            due = state.round == rounds or state.round % self.checkpoint_every == 0
-            if path is not None and due:
-                write_checkpoint(path, state, run)
-            if watch is not None:
-                now = replace(models, models=current(plan, state), centres=state.centres)
-                line = {"round": float(state.round)} | now.scored(self._work().row_loss, *watch)
-                line["epsilon"] = epsilon_of(plan, state.round, self.budget)
+    def _models_around(
+        self, clients: FederatedClients, shared: Message, classes: Classes | None, rows: Tensor
+    ) -> PersonalModels:
+        mix = clients.plan.mixing
+        return PersonalModels(
+            clients.trainer.stacked,
+            classes,
+            clients.current(shared, None),
+            clients.centres(shared),
+            mix.listens,
+            self.budget is None or mix.public,
+            tuple(rows.shape[1:]),
+        )
+
+    def _watched(
+        self, models: PersonalModels, labels: tuple[Hashable, ...], watch: Any
+    ) -> Callable[[Tensor], dict[str, float]] | None:
+        """Scores models (m, d) on the watched rows; they are refused now, if at all."""
+        if watch is None:
+            return None
+        X, y, task = (*watch, None)[:3]
+        rows, targets = models.rows(X), models.targets(y)
+        columns = columns_of(column_by_text(labels), task, len(rows))
+
+        def scored(now: Tensor) -> dict[str, float]:
+            there = replace(models, models=now)
+            return there.scored(self._work().row_loss, rows, targets, columns)
+
+        scored(models.models)
+        return scored
+
+    def _after(
+        self,
+        clients: FederatedClients,
+        rounds: int,
+        run: str,
+        saved: State | None,
+        scored: Callable[[Tensor], dict[str, float]] | None,
+    ) -> Callable[[Message, Any], None]:
+        """After each round: checkpoint, and a look at the watched rows."""
+        path = self._checkpoint
+
+        def after(shared: Message, kept: Any) -> None:
+            number = int(shared["round"].value)
+            if saved is not None and number <= saved.round:
+                if number == saved.round:
+                    saved.require_following(shared)
+                return
+            models = clients.models if kept is None else kept
+            if path is not None and (number == rounds or number % self.checkpoint_every == 0):
+                write_checkpoint(path, State.of(shared, models), run)
+            if scored is not None:
+                line = {"round": float(number)} | scored(clients.current(shared, kept))
+                line["epsilon"] = epsilon_of(clients.plan, number, self.budget)
                 self.private_history_.append(line)
-            if progress is not None:
-                progress("round", state.round, rounds)
 
         return after
+
+    # --- when it is done -------------------------------------------------------------------------
 
     def _remember(
         self,
         plan: Plan,
         rounds: int,
         door: Door | None,
-        models: PersonalModels,
-        state: State,
-        releases: list[Release],
+        labels: tuple[Hashable, ...],
+        outcome: Outcome,
+        *,
+        public: bool,
     ) -> None:
         self._plan, self.rounds_ = plan, rounds
-        self._charged, self._certificate = models.labels, None
+        self._charged, self._certificate = labels, None
         self.ledger_ = None if door is None else door.ledger
-        self._models = replace(models, centres=state.centres)
-        self.shared_ = shared_message(
-            state.centres, releases, private=door is not None, public=models.public
-        )
-        self.guarantee_ = guarantee(plan, door, self.budget, models.labels)
+        self.transcript_ = outcome.transcript
+        self.shared_ = {"centres": outcome.shared["centres"]} if public else {}
+        self.guarantee_ = self._guarantee(plan, door)
         self._warn_of_refits(self.guarantee_)
         self.history_ = [] if door is None else history(door)
 
-    def _set_models(self, models: PersonalModels) -> None:
-        self._models, self.tasks_ = models, models.labels
+    def _guarantee(self, plan: Plan, door: Door | None) -> Guarantee:
+        """What this run, with all others recorded for these clients, reveals about one of them."""
+        if door is None:
+            return replace(UNIT, reason="budget=None: no privacy at all")
+        own = () if plan.mixing.public else (OWN_BROADCAST,)
+        return stated(
+            replace(UNIT, not_covered=(*NOT_COVERED, *own)),
+            door.ledger,
+            door.labels,
+            [door.run],
+            neighbours=door.neighbours,
+            accountant=f"{type(plan.sampler).__name__}: all rounds composed as planned (PLD, "
+            "binomial mixture or exact Gaussian DP)",
+        )
+
+    def _set_models(self, models: PersonalModels, labels: tuple[Hashable, ...]) -> None:
+        self._models = models
+        self._label(labels)
         if models.classes is not None:
             self.classes_ = models.classes.values
         if len(models.row) == 1:
             self.n_features_in_ = models.row[0]
 
-    def _at_home(self, trainer: Trainer, plan: Plan, state: State, coins: Coins) -> Tensor:
-        """(m, d): what each client has in the end."""
-        start = current(plan, state)
+    def _at_home(self, clients: FederatedClients, outcome: Outcome) -> Tensor:
+        """(m, d): what each client has in the end, of what was shared and what it kept."""
+        start = clients.current(outcome.shared, outcome.state)
         if self.finetune is None:
             return start
-        centres = state.centres[torch.from_numpy(plan.mixing.listens)]
-        mine = coins.of("at home")
-        return finetuned(self._finetuner(trainer), start, centres, self.finetune, mine)
+        heard, coins = clients.heard(outcome.shared), clients.coins.of("at home")
+        return finetuned(self._finetuner(clients.trainer), start, heard, self.finetune, coins)
 
     def _finetuner(self, trainer: Trainer) -> Trainer:
         return Trainer(trainer.stacked, self._work_at_home(), trainer.examples, self.chunk)
@@ -309,120 +347,59 @@ class FederatedMTL(Certified):
 
     def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
         """Classes, or numbers when loss="squared"; a stranger is an error, or is shown w̃."""
-        check_is_fitted(self, "shared_")
-        outputs = self._models.outputs(X, task, unknown)
-        if self._models.classes is not None:
+        outputs = self._outputs(X, task, unknown)
+        if has_classes(self):
             return self.classes_[outputs.argmax(1).numpy()]
         numbers = outputs.reshape(len(outputs), -1).numpy()
         return numbers[:, 0] if numbers.shape[1] == 1 else numbers
 
-    @available_if(_has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
+    @available_if(has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
     def predict_proba(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> FloatArray:
         """(N, classes)."""
-        check_is_fitted(self, "shared_")
-        outputs = self._models.outputs(X, task, unknown)
-        return np.asarray(outputs.double().softmax(1).numpy())
+        return np.asarray(self._outputs(X, task, unknown).double().softmax(1).numpy())
 
-    def score(self, X: Any, y: Any, task: Any = None) -> float:
-        """Accuracy, or R² when loss="squared"."""
-        predicted, truth = self.predict(X, task), np.asarray(y)
-        if self._models.classes is not None:
-            return float(np.mean(predicted == truth))
-        return 1.0 - nmse(truth.ravel(), predicted.ravel())
+    def _outputs(self, X: Any, task: Any, unknown: Unknown) -> Tensor:
+        check_is_fitted(self, "shared_")
+        rows = self._models.rows(X)
+        return self._models.outputs(rows, self._columns(task, len(rows), unknown))
 
     def adapt(self, X: Any, y: Any, task: Hashable) -> FederatedMTL:
         """A client joins after training: finetuned at home, free for the others."""
         check_is_fitted(self, "shared_")
-        if canonical_label(task) in map(canonical_label, self.tasks_):
-            raise InvalidInput(f"task {task!r} took part in the fit; fit again to change its data")
+        self._require_new(task)
         start = self._models.shared[None]
-        rows = as_rows(X, start.dtype)
-        examples, _ = gathered(rows, self._models.targets(y), None)
+        examples, _ = gathered(as_rows(X, start.dtype), self._models.targets(y), None)
         stacked = self._models.stacked
         trainer = Trainer(stacked, self._work(), examples.to(start.device), self.chunk)
         coins = Coins.simulated(np.random.default_rng(self.random_state))
         kind: Finetuning = self.finetune or "mean"
         model = finetuned(self._finetuner(trainer), start, start, kind, coins)
-        self._set_models(self._models.joined(task, model))
+        self._set_models(self._models.joined(model), (*self.tasks_, task))
         return self
 
-    # --- what may leave --------------------------------------------------------------------------
+    # --- its folder ------------------------------------------------------------------------------
 
-    def export(
-        self,
-        task: Hashable,
-        directory: str | Path,
-        *,
-        unproven: bool = False,
-        signing_key: SigningKey | None = None,
-    ) -> Path:
-        """Writes what that one client may have: its centre, its own model, certificate and seal."""
-        check_is_fitted(self, "shared_")
-        kept = self._models.only((task,))
-        self._require_leaving(unproven)
-        return self._write(directory, kept, signing_key)
+    @classmethod
+    def _known_as(cls) -> str:
+        return "neural.FederatedMTL"
 
-    def save(
-        self,
-        directory: str | Path,
-        *,
-        public: bool = False,
-        unproven: bool = False,
-        signing_key: SigningKey | None = None,
-    ) -> Path:
-        """Writes everything, for the trusted side; public=True: only centres and certificate."""
-        check_is_fitted(self, "shared_")
-        if public:
-            self._require_leaving(unproven)
-            return self._write(directory, self._models.only(()), signing_key)
-        return self._write(directory, self._models, signing_key)
+    def _description(self) -> dict[str, Any]:
+        return self._models.description()
 
-    def _write(
-        self, directory: str | Path, models: PersonalModels, signing_key: SigningKey | None
-    ) -> Path:
-        protected = not isinstance(self.shared_.get("centres"), Unprotected)
-        description = models.description() | {"protected": protected}
-        certificate, signer = self.certify(signing_key), self._signer(signing_key)
-        labels = description["labels"]
-        return write_folder(
-            directory, description, models.arrays(), certificate, signer, tasks=labels
-        )
+    def _arrays(self, columns: list[int]) -> dict[str, Array]:
+        return self._models.arrays(columns)
 
-    def _subject(self) -> Subject:
-        centres = {"shared.centres": self._models.centres.cpu().numpy()}
-        return Subject(
-            learner=LEARNER,
-            guarantee=self.guarantee_,
-            steps=self.history_,
-            ledger=self.ledger_,
-            tasks=self._charged,
-            run=self.run_,
-            shared=centres if self._models.public else None,
-        )
+    def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+        assert self.model is not None  # load was given it
+        models = PersonalModels.read(copy.deepcopy(self.model), description, arrays)
+        self.rounds_, self.private_history_ = 0, []
+        self._set_models(models, self.tasks_)
 
     @classmethod
     def load(cls, directory: str | Path, model: nn.Module) -> FederatedMTL:
         """A model that save or export wrote, with the module that its parameters belong to: it
         predicts and adapts, but has no ledger."""
-        description, arrays, certificate = folder.read(directory)
-        models = PersonalModels.read(copy.deepcopy(model), description, arrays, directory)
-        found = cls(model, loss="squared" if models.classes is None else "cross_entropy")
-        kind = Declared if description["protected"] else Unprotected
-        found.shared_ = {"centres": kind(arrays["shared.centres"])} if models.public else {}
-        found.ledger_, found.run_, found.rounds_ = None, certificate.get("run"), 0
-        found._certificate = certificate
-        found.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
-        found.history_, found.private_history_ = certificate["steps"], []
-        found._set_models(models)
-        return found
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        if _has_classes(self):
-            tags.estimator_type = "classifier"
-            tags.classifier_tags = ClassifierTags()
-        else:
-            tags.estimator_type = "regressor"
-            tags.regressor_tags = RegressorTags()
-        return tags
+        found = folder.read_as(cls._known_as(), directory)
+        numbers = found[0]["classes"] is None
+        made = cls(model, loss="squared" if numbers else "cross_entropy")
+        return made._filled(*found)

@@ -26,9 +26,9 @@ from torch import Tensor
 
 from tacit.errors import InvalidInput
 from tacit.neural.clients import NOBODY, batches
-from tacit.neural.coins import Coins
 from tacit.neural.local import Extra, Step, Trainer
 from tacit.neural.passes import Worker
+from tacit.neural.secret_streams import Coins
 
 Finetuning = Literal["vanilla", "mean", "kl", "ewc"]
 FINETUNINGS: tuple[Finetuning, ...] = ("vanilla", "mean", "kl", "ewc")

@@ -36,10 +36,10 @@ from torch import Tensor
 
 from tacit.arrays import FloatArray, IntArray
 from tacit.neural.clients import NOBODY, Examples
-from tacit.neural.coins import Coins
 from tacit.neural.finetuning import Finetuning, filled, finetuned
 from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.passes import Worker
+from tacit.neural.secret_streams import Coins
 
 Way = Literal["own", "halfway", "shared"]
 WAYS: tuple[Way, ...] = ("own", "halfway", "shared")

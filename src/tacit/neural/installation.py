@@ -22,7 +22,7 @@ def steady(device: torch.device) -> Iterator[None]:
     """Deterministic algorithms, no autotuning, one workspace and (on a CPU) one thread, inside.
 
     An operation that has no deterministic algorithm runs all the same, unless the caller has asked
-    PyTorch to refuse those, as the trial before a run does (isolation.py).
+    PyTorch to refuse those, as the trial before a run does (isolation_trial.py).
     """
     before = _chosen()
     if device.type == "cuda":  # read when cuBLAS is first used

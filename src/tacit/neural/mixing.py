@@ -71,6 +71,23 @@ def _longest(weights: FloatArray) -> float:
     return float(np.sqrt((weights**2).sum(axis=0)).max())
 
 
+def declared(relation: ArrayLike | None, clients: int) -> Mixing:
+    """From None (one mean), clusters (m,) or a matrix (m, m).
+
+    >>> declared(["a", "b", "a"], 3).weights.tolist()
+    [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+    if relation is None:
+        return mean(clients)
+    given = np.asarray(relation)
+    if given.ndim not in (1, 2) or len(given) != clients:
+        raise InvalidInput(
+            f"relation must be None, ({clients},) clusters or a ({clients}, {clients}) matrix, "
+            f"got shape {given.shape}"
+        )
+    return clusters(given) if given.ndim == 1 else relationship(given)
+
+
 def mean(clients: int) -> Mixing:
     """All clients count alike, and hear the same.
 

@@ -17,7 +17,7 @@ tails      what is left over after the last full vector goes through other funct
 alignment  MKL's products look at the address of a matrix modulo 16 bytes or more: matrices of all
            slots are aligned alike (``layers.product``)
 
-That it is so is tried before every run (isolation.py).
+That it is so is tried before every run (isolation_trial.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +11,10 @@ from torch import Tensor, nn
 
 from tacit import folder
 from tacit.arrays import Array, IntArray
-from tacit.errors import InvalidInput, UnknownTask
+from tacit.errors import InvalidInput
 from tacit.neural.inputs import Classes, as_numbers, as_rows
 from tacit.neural.local import RowLoss
 from tacit.neural.stacked import Stacked
-from tacit.tasks import canonical_label, task_codes
-from tacit.tasks.labels import written_label
 
 LONGEST = 512
 """Rows of one model at a time."""
@@ -25,16 +22,13 @@ LONGEST = 512
 FLOATS = 2**22
 """Parameters, and about as many rows times features, at a time."""
 
-LEARNER = "neural.FederatedMTL"
-
 
 @dataclass(frozen=True, eq=False)
 class PersonalModels:
-    """Models (m, d) of labelled clients, around centres (R, d) of which each client hears one."""
+    """Models (m, d) of clients, around centres (R, d) of which each client hears one."""
 
     stacked: Stacked
     classes: Classes | None  # None: numbers are predicted
-    labels: tuple[Hashable, ...]
     models: Tensor  # (m, d)
     centres: Tensor  # (R, d)
     listens: IntArray  # (m,), the centre of each client
@@ -51,37 +45,23 @@ class PersonalModels:
             )
         return self.centres.mean(dim=0)
 
-    def outputs(self, X: Any, task: Any, unknown: str) -> Tensor:
-        """(N, ...), each row by its own client's model."""
+    def rows(self, X: Any) -> Tensor:
+        """(N, ...), of the shape that the models were fitted on."""
         rows = as_rows(X, self.models.dtype)
         if rows.shape[1:] != self.row:
             raise InvalidInput(
                 f"a row of X has shape {tuple(rows.shape[1:])}, "
                 f"the models were fitted on {self.row}"
             )
-        columns = self._columns(task, len(rows), unknown)
+        return rows
+
+    def outputs(self, rows: Tensor, columns: IntArray) -> Tensor:
+        """(N, ...), each row by the model of its column; −1: the shared one."""
         models = self.models
         if (columns < 0).any():
-            models = torch.cat([models, self.shared[None]])  # −1 is the last one
+            models = torch.cat([models, self.shared[None]])
             columns = columns % len(models)
         return evaluated(self.stacked, models, rows, columns)
-
-    def _columns(self, task: Any, rows: int, unknown: str) -> IntArray:
-        """The model of each row; −1 for the shared one."""
-        if unknown not in ("error", "shared"):
-            raise InvalidInput(f"unknown must be 'error' or 'shared', got {unknown!r}")
-        if task is None and len(self.labels) == 1:
-            return np.zeros(rows, dtype=np.int64)
-        asked, codes = task_codes(task, rows)
-        known = self._known
-        columns = np.array([known.get(canonical_label(a), -1) for a in asked], dtype=np.int64)
-        if unknown == "error" and (columns < 0).any():
-            raise UnknownTask(asked[int(np.argmin(columns))], len(self.labels))
-        return np.asarray(columns[codes])
-
-    @property
-    def _known(self) -> dict[str, int]:
-        return {canonical_label(label): i for i, label in enumerate(self.labels)}
 
     def targets(self, y: Any) -> Tensor:
         """What each row should give."""
@@ -89,74 +69,53 @@ class PersonalModels:
             return as_numbers(y, self.models.dtype)
         return self.classes.places(y)
 
-    def scored(self, row_loss: RowLoss, X: Any, y: Any, task: Any = None) -> dict[str, float]:
+    def scored(
+        self, row_loss: RowLoss, rows: Tensor, targets: Tensor, columns: IntArray
+    ) -> dict[str, float]:
         """Mean loss, and accuracy where there are classes."""
-        outputs, targets = self.outputs(X, task, "error"), self.targets(y)
+        outputs = self.outputs(rows, columns)
         found = {"loss": float(row_loss(outputs, targets).mean())}
         if self.classes is not None:
             found["accuracy"] = float((outputs.argmax(1) == targets).double().mean())
         return found
 
-    def joined(self, label: Hashable, model: Tensor) -> PersonalModels:
+    def joined(self, model: Tensor) -> PersonalModels:
         """With one more client, whose model (1, d) was made from the shared one."""
-        return replace(
-            self,
-            labels=(*self.labels, label),
-            models=torch.cat([self.models, model.to(self.models)]),
-            listens=np.append(self.listens, 0),
-        )
-
-    def only(self, labels: tuple[Hashable, ...]) -> PersonalModels:
-        """What these clients may have: their own models, and the centres they may see."""
-        known = self._known
-        for label in labels:
-            if canonical_label(label) not in known:
-                raise UnknownTask(label, len(self.labels))
-        columns = [known[canonical_label(label)] for label in labels]
-        named = tuple(self.labels[column] for column in columns)
-        kept = replace(
-            self, labels=named, models=self.models[columns], listens=self.listens[columns]
-        )
-        if self.public:
-            return kept
-        heard, listens = np.unique(kept.listens, return_inverse=True)
-        return replace(kept, centres=self.centres[heard], listens=listens.astype(np.int64))
+        models = torch.cat([self.models, model.to(self.models)])
+        return replace(self, models=models, listens=np.append(self.listens, 0))
 
     # --- in a folder -----------------------------------------------------------------------------
 
     def description(self) -> dict[str, Any]:
         """What the numbers mean."""
         names, shapes = self.stacked.names, map(list, self.stacked.shapes)
+        classes = self.classes
         return {
-            "learner": LEARNER,
-            "classes": None
-            if self.classes is None
-            else [folder.plain(c) for c in self.classes.values],
-            "labels": [written_label(label) for label in self.labels],
+            "classes": None if classes is None else [folder.plain(c) for c in classes.values],
             "parameters": dict(zip(names, shapes, strict=True)),
             "public": self.public,
             "row": list(self.row),
         }
 
-    def arrays(self) -> dict[str, Array]:
-        """The numbers."""
-        return {
-            "models": self.models.cpu().numpy(),
-            "shared.centres": self.centres.cpu().numpy(),
-            "listens": self.listens,
-        }
+    def arrays(self, columns: list[int]) -> dict[str, Array]:
+        """The numbers of these clients; with the centres that they hear, where not everybody may
+        see all of them."""
+        models, listens = self.models[columns].cpu().numpy(), self.listens[columns]
+        if self.public:
+            return {"models": models, "listens": listens}
+        heard, listens = np.unique(listens, return_inverse=True)
+        centres = self.centres[torch.from_numpy(heard)].cpu().numpy()
+        return {"models": models, "listens": listens.astype(np.int64), "centres": centres}
 
     @classmethod
     def read(
-        cls, module: nn.Module, description: dict[str, Any], arrays: dict[str, Any], where: object
+        cls, module: nn.Module, description: dict[str, Any], arrays: dict[str, Any]
     ) -> PersonalModels:
         """What ``description`` and ``arrays`` were made of, for the module they belong to."""
-        if description["learner"] != LEARNER:
-            raise InvalidInput(f"{where} holds a {description['learner']}")
         shapes = {name: list(p.shape) for name, p in module.named_parameters()}
         if shapes != description["parameters"]:
             raise InvalidInput(
-                f"{where} was written for parameters {description['parameters']}, "
+                f"the folder was written for parameters {description['parameters']}, "
                 f"the given module has {shapes}"
             )
         classes, row = description["classes"], tuple(description["row"])
@@ -164,9 +123,8 @@ class PersonalModels:
         return cls(
             Stacked(module, torch.zeros(2, *row, dtype=models.dtype)),
             None if classes is None else Classes(np.asarray(classes)),
-            tuple(map(folder.hashable, description["labels"])),
             models,
-            torch.tensor(arrays["shared.centres"]),
+            torch.tensor(arrays["shared.centres" if description["public"] else "centres"]),
             np.asarray(arrays["listens"]),
             description["public"],
             row,

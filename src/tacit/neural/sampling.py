@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event
-from tacit.privacy.budget import Neighbours
+from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import sum_sensitivity
 
 
@@ -158,3 +158,20 @@ class Everyone:
     def passes(self, clients: int, slots: int) -> float:
         """⌈m/c⌉."""
         return float(-(-clients // slots))
+
+
+def chosen_sampler(
+    sampling: Sampler | Literal["auto"], participation: float, budget: Budget | None
+) -> Sampler:
+    """As given; auto: secret coins for zero-out, everybody for replace and without a budget.
+
+    >>> chosen_sampler("auto", 0.2, Budget(1.0, neighbours="zero-out"))
+    Poisson(rate=0.2)
+    """
+    if not isinstance(sampling, str):
+        return sampling
+    if sampling != "auto":
+        raise InvalidInput(f"sampling must be a sampler or 'auto', got {sampling!r}")
+    if budget is not None and budget.neighbours == "zero-out":
+        return Poisson(participation)
+    return Everyone()

@@ -33,8 +33,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.neural.mixing import Mixing
+from tacit.neural.round_costs import multiplier
 from tacit.neural.sampling import Everyone
-from tacit.neural.training import multiplier
 from tacit.privacy.budget import Budget
 
 NOISE = 4.0

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import platform
 import secrets
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -54,7 +55,7 @@ def _summed(rows: FloatArray, A: FloatArray) -> FloatArray:
     return total.T
 
 
-def require_alone(what: str, compute: Callable[[slice], Any], together: FloatArray) -> None:
+def require_alone(what: str, compute: Callable[[slice], Any], together: Any) -> None:
     """IsolationError unless one row, chosen in secret, has the same bits alone.
 
     ``compute`` makes the rows of a slice by themselves; ``together`` (n, ...) was made of all.
@@ -65,17 +66,21 @@ def require_alone(what: str, compute: Callable[[slice], Any], together: FloatArr
     if not len(together):
         return
     i = secrets.randbelow(len(together))
-    alone = np.asarray(compute(slice(i, i + 1)))
-    if not np.array_equal(alone[0], together[i], equal_nan=True):
+    alone = compute(slice(i, i + 1))[0]
+    if not np.array_equal(alone, together[i], equal_nan=True):
         raise IsolationError(what, installation())
 
 
 def installation() -> str:
-    """What bits depend on: the machine, numpy, and its linear algebra with its threads."""
+    """What bits depend on: the machine, numpy and PyTorch (where it is at work), and their linear
+    algebra with its threads."""
     from threadpoolctl import threadpool_info
+
+    torch = sys.modules.get("torch")
+    used = [f"numpy {np.__version__}"] + ([f"PyTorch {torch.__version__}"] if torch else [])
 
     libraries = [
         f"{found['internal_api']} {found['version']} on {found['num_threads']} threads"
         for found in threadpool_info()
     ]
-    return ", ".join([platform.machine(), f"numpy {np.__version__}", *libraries])
+    return ", ".join([platform.machine(), *used, *libraries])

@@ -48,7 +48,7 @@ class Door:
     labels: tuple[Hashable, ...]
     budgets: tuple[Budget | None, ...]  # per task; None: not charged, contributes zero
     shares: FloatArray  # (m,), each task's clip norm relative to the most generous budget
-    mu: float  # what the most generous task spends, as μ-GDP; 0 in a pure run
+    mu: float  # what the most generous task spends, as μ-GDP; 0 if the run is no such
     rng: np.random.Generator | None  # None: secure noise
     pure: Cost | None = None  # in a pure run: the ε and δ of the most generous task
     promise: Guarantee = UNIT  # whom the run protects from whom
@@ -82,6 +82,13 @@ class Door:
         key = Key(self.run, number, party)
         return self.ledger.release(mechanism, contributions, key=key, rng=self.rng)
 
+    def released(self, number: int, party: str, mechanism: Mechanism) -> Release | None:
+        """That release, if it is on the ledger, and by this mechanism: it needs no contributions;
+        LedgerError if it was made by another."""
+        if self.ledger.released(Key(self.run, number, party)) is None:
+            return None
+        return self.release(number, party, mechanism, None)
+
 
 def open_door(
     ledger: Ledger,
@@ -95,10 +102,12 @@ def open_door(
     doubts: Sequence[str] = (),
     family: str = "",
     part: Callable[[str, int], str] = lambda run, _: run,
+    by_plan: bool = False,
 ) -> Door:
     """The door of a run that spends its budget; BudgetExceeded before any noise is drawn.
 
-    ``part``: the name under which the ledger knows task i's part of the run.
+    ``part``: the name under which the ledger knows task i's part of the run. ``by_plan``: all tasks
+    reveal the same, and what that is only the whole plan tells, when the door is opened (samples).
     """
     budgets = per_task(budget, labels)
     run = run or new_run()
@@ -106,7 +115,9 @@ def open_door(
     if not pure and any(each.delta == 0 for each in budgets):
         raise NotPure(f"delta = 0 with Gaussian releases; pure mechanisms are {', '.join(PURE)}")
     partly = isinstance(budget, Mapping)
-    amounts = affordable(ledger, parts, labels, budgets, pure=pure, partly=partly)
+    amounts = np.ones(len(labels))
+    if not by_plan:
+        amounts = affordable(ledger, parts, labels, budgets, pure=pure, partly=partly)
     top = float(amounts.max())
     same = len(set(budgets)) == 1
     return Door(
@@ -115,7 +126,7 @@ def open_door(
         labels,
         tuple(b if amount > 0 else None for b, amount in zip(budgets, amounts, strict=True)),
         amounts / top,
-        0.0 if pure else top,
+        0.0 if pure or by_plan else top,
         rng,
         Cost(epsilon=top, delta=budgets[0].delta if same else 0.0) if pure else None,
         promise,
@@ -222,19 +233,16 @@ def stated(
 
 
 def history(door: Door) -> list[dict[str, Any]]:
-    """Each release of the run: its mechanism, its μ, and the ε of the run after it."""
+    """Each release of the run: its mechanism, its event, and the ε of the run after it; of samples,
+    which only add up as a whole, no ε."""
     delta = max(b.delta for b in door.budgets if b is not None)
     spent, lines = Cost(), []
     for entry in door.ledger.entries():
         if entry.kind == "spend" and entry.payload["run"] == door.run:
-            event = event_from_json(entry.payload["event"])
-            spent += cost(event) or Cost()
-            lines.append(
-                {
-                    "round": entry.payload["round"],
-                    "mechanism": entry.payload["mechanism"],
-                    "event": entry.payload["event"],
-                    "epsilon": spent.epsilon_at(delta),
-                }
-            )
+            line = {name: entry.payload[name] for name in ("round", "mechanism", "event")}
+            added = cost(event_from_json(line["event"]))
+            if added is not None:
+                spent += added
+                line["epsilon"] = spent.epsilon_at(delta)
+            lines.append(line)
     return lines

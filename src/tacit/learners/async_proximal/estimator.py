@@ -295,10 +295,11 @@ class AsyncProximal(PrivateLearner):
         scaled = self._home_models
         return np.atleast_1d(self._schema.unscale(scaled[:, :-1].T, scaled[:, -1])[1])
 
-    def _more_arrays(self, columns: list[int]) -> dict[str, FloatArray]:
-        return {"home": self._home_models[columns]}
+    def _arrays(self, columns: list[int]) -> dict[str, FloatArray]:
+        return super()._arrays(columns) | {"home": self._home_models[columns]}
 
-    def _take_more(self, arrays: dict[str, Any]) -> None:
+    def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super()._take(description, arrays)
         self._home_models = arrays["home"]
 
     def predict_at_home(self, X: Any, task: Any = None) -> Any:

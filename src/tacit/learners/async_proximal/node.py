@@ -31,8 +31,8 @@ from functools import partial
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.engine import Message
-from tacit.engine.arrivals import GRADIENT, Released
+from tacit.engine import Message, Released
+from tacit.engine.arrivals import GRADIENT
 from tacit.learners.async_proximal.formulations import MeanLoss, mean_losses
 from tacit.learners.async_proximal.plan import NodePlan, Setting, node_run, own_level
 from tacit.linear.batched import Problems

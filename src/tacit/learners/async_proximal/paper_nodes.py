@@ -20,8 +20,8 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.engine import Message
-from tacit.engine.arrivals import GRADIENT, Released
+from tacit.engine import Message, Released
+from tacit.engine.arrivals import GRADIENT
 from tacit.errors import InvalidInput
 from tacit.learners.async_proximal.formulations import (
     Formulation,

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import stats
 
-from tacit.neural.coins import Coins
+from tacit.neural.secret_streams import Coins, coins_and_noise
 
 ALPHA = 1e-6
 COINS = Coins(bytes(range(32)))
@@ -44,3 +44,26 @@ def test_the_systems_secrets_are_fresh_and_not_printed() -> None:
     one, other = Coins.of_the_system(), Coins.of_the_system()
     assert one != other
     assert repr(one) == "Coins()"
+
+
+def test_seeded_coins_and_noise_share_no_stream() -> None:
+    coins, noise = coins_and_noise("simulated", True, 0)
+    assert noise is not None
+    assert not np.intersect1d(coins.generator().random(1000), noise.random(1000)).size
+    assert (
+        coins
+        == coins_and_noise("simulated", True, 0)[0]
+        != coins_and_noise("simulated", True, 1)[0]
+    )
+
+
+def test_secure_coins_are_fresh_and_secure_noise_has_no_generator() -> None:
+    (one, none), (other, _) = (coins_and_noise("secure", True, 0) for _ in "ab")
+    assert none is None
+    assert one != other
+
+
+def test_without_a_budget_there_is_no_noise_and_the_seed_holds() -> None:
+    (one, none), (other, _) = (coins_and_noise("secure", False, 0) for _ in "ab")
+    assert none is None
+    assert one == other

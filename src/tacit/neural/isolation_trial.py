@@ -1,18 +1,17 @@
-"""Clients are kept apart: tried before a run on public numbers, and in it on one of its clients.
+"""Clients are kept apart: tried before a run, on public numbers.
 
 Every sensitivity assumes that replacing one client changes one contribution (docs/privacy.md).
-What makes it so: streams of their own (coins.py), passes of one public shape (passes.py),
+What makes it so: streams of their own (secret_streams.py), passes of one public shape (passes.py),
 deterministic algorithms and a fixed number of threads (installation.py), elementwise clipping and
 whole-number sums (cohort.py). What none of these can promise is that a library's batched product,
 or a user's module, treats each slot of a pass alike and looks at no other. So that is tried, on
 this installation, with this module and shape; where it fails, nothing is proven, and the guarantee
-says why. Trying finds no module that looks at its neighbours only for numbers that were not tried:
-``ASSUMED`` says so in every guarantee.
+says why. (In the run the engine holds one client against itself alone.) Trying finds no module that
+looks at its neighbours only for numbers that nobody tried: ``ASSUMED`` says so in every guarantee.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -20,12 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.errors import IsolationError
 from tacit.neural.clients import Examples
-from tacit.neural.coins import Coins
 from tacit.neural.installation import installation, strict
 from tacit.neural.local import Trainer
-from tacit.neural.rounds import Contribution, Plan, State, worked
 from tacit.neural.sampling import Sampler
 
 ASSUMED = (
@@ -127,21 +123,3 @@ class Trial:
         models[slots], centres[slots] = self.models[-1], self.centres[-1]
         around = self.centres[-1] if self.shared else centres
         return self.trainer(models, around, order)[slots]
-
-
-# --- in a run ------------------------------------------------------------------------------------
-
-
-def require_alone(
-    plan: Plan, state: State, trainer: Trainer, coins: Coins, done: Contribution
-) -> None:
-    """IsolationError unless one member of the cohort, chosen in secret, contributes the same bits
-    alone, in a pass that is idle otherwise. ``coins``: the run's; ``state``: before the round."""
-    i = secrets.randbelow(len(done.cohort))
-    alone = worked(plan, state, trainer, coins.of(state.round), done.cohort[i : i + 1])
-    together, by_itself = (
-        next(iter(found.clipped(state.clip_norm)))
-        for found in (done.updates.only(i), alone.updates)
-    )
-    if not all(same_bits(a, b) for a, b in zip(together[:2], by_itself[:2], strict=True)):
-        raise IsolationError("the update of one client", installation(trainer.device))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,3 +61,13 @@ class Coins:
     def generator(self) -> np.random.Generator:
         """For what asks for one: always in the same state."""
         return np.random.Generator(np.random.Philox(key=int.from_bytes(self.secret[:16])))
+
+
+def coins_and_noise(
+    noise: Literal["secure", "simulated"], private: bool, seed: int | None
+) -> tuple[Coins, np.random.Generator | None]:
+    """The run's coins, and what its noise is drawn by (None: securely). Seeds share no stream."""
+    if private and noise == "secure":
+        return Coins.of_the_system(), None
+    coins, draws = np.random.default_rng(seed).spawn(2)
+    return Coins.simulated(coins), draws if private else None

@@ -1,7 +1,8 @@
-"""Rounds as pure functions, held against the paper's algorithm written down literally."""
+"""Both halves, held against the paper's algorithm written down literally."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,25 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.arrays import FloatArray
+from tacit.engine import Message, Unprotected
 from tacit.neural import mixing
 from tacit.neural.clients import Examples, batches
-from tacit.neural.cohort import CohortSum, Updates
-from tacit.neural.coins import Coins
+from tacit.neural.cohort import CohortSum, PlainSum, Updates
 from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.rounds import (
-    Adaptive,
-    Method,
-    Plan,
-    State,
-    absorb,
-    begin,
-    contribute,
-    current,
-    keep,
-    play,
-    simulated,
-)
+from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedServer, Method, Plan, Worked
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 
 M, SIZES = 5, (6, 4, 9, 1, 3)
@@ -60,8 +50,49 @@ def plan(
     return Plan(more.pop("mixing", mixing.mean(M)), sampler or Everyone(), M, z, method, **more)
 
 
-def started(p: Plan, t: Trainer, clip: float = 1.0) -> State:
-    return begin(p, t.stacked.start(), clip)
+Release = Callable[[Any, Updates], FloatArray]
+
+
+def silent(mechanism: CohortSum | PlainSum, updates: Updates) -> FloatArray:
+    """The mechanism without its noise."""
+    if isinstance(mechanism, PlainSum):
+        return mechanism.release(updates, None)
+    return mechanism.statistic.total(updates, None)
+
+
+def simulated(rng: np.random.Generator) -> Release:
+    return lambda mechanism, updates: mechanism.release(updates, rng)
+
+
+class Run:
+    """A loop of one's own: the two halves, and whatever releases."""
+
+    def __init__(self, p: Plan, t: Trainer, clip: float = 1.0, release: Release = silent) -> None:
+        w = t.stacked.start()
+        self.server = FederatedServer(p, 1, p.begin(w, clip))
+        self.clients = FederatedClients(p, t, COINS, p.own_models(w))
+        self.shared: Message = self.server.start()
+        self.models, self.release = self.clients.models, release
+
+    def played(self) -> Run:
+        """One round: contribute, release, absorb."""
+        (step,) = self.server.steps
+        updates, self.models = self.clients.contribute(step, self.shared, self.models)
+        sums = Unprotected(self.release(step.given(self.shared), updates))
+        self.shared = self.server.absorb(step, self.shared, sums)
+        return self
+
+    @property
+    def centres(self) -> Tensor:
+        return self.clients.centres(self.shared)
+
+    @property
+    def current(self) -> Tensor:
+        return self.clients.current(self.shared, self.models)
+
+    def worked(self) -> Worked:
+        cohort = self.clients.cohort(int(self.shared["round"].value))
+        return self.clients.worked(self.shared, self.models, cohort)
 
 
 def gradient(t: Trainer, w: Tensor, rows: Any) -> Tensor:
@@ -70,12 +101,6 @@ def gradient(t: Trainer, w: Tensor, rows: Any) -> Tensor:
     loss = nn.functional.cross_entropy(t.stacked.one(w, t.examples.X[rows]), t.examples.y[rows])
     (found,) = torch.autograd.grad(loss, w)
     return found
-
-
-def silent(mechanism: CohortSum, updates: Updates) -> FloatArray:
-    """The mechanism without its noise."""
-    total = mechanism._total(updates, secure=False)
-    return np.asarray(total.reshape(len(updates.weights), -1))
 
 
 # --- Algorithm 1 ---------------------------------------------------------------------------------
@@ -113,15 +138,14 @@ class Literal:
 def test_pmtl_is_algorithm_1(sampler: Sampler) -> None:
     t, p = trainer(), plan(sampler, z=1.0)
     gamma = 0.25
-    state, literal = started(p, t, gamma), Literal(t, gamma, sampler.share(M))
+    run, literal = Run(p, t, gamma), Literal(t, gamma, sampler.share(M))
     for number in range(6):
         mine = COINS.of(number)
         cohort = sampler.cohort(M, mine.of("cohort").generator())
         literal.round(cohort, batches(t.examples, cohort, 3, 2, mine))
-        state = play(p, state, t, COINS, silent)
-        torch.testing.assert_close(state.centres[0], literal.centre, rtol=1e-9, atol=1e-9)
-        assert state.models is not None
-        torch.testing.assert_close(state.models, torch.stack(literal.w), rtol=1e-9, atol=1e-9)
+        run.played()
+        torch.testing.assert_close(run.centres[0], literal.centre, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(run.models, torch.stack(literal.w), rtol=1e-9, atol=1e-9)
     assert min(literal.norms) < gamma < max(literal.norms)  # the clip was at work
 
 
@@ -129,11 +153,11 @@ def test_without_pull_one_step_and_everybody_is_fedsgd() -> None:
     """w̃ − η·(mean over clients of their gradients at w̃)."""
     data = examples((4, 4, 4, 4, 4))
     t, p = trainer(LocalWork(1, 4, 0.3), data), plan()
-    state = play(p, started(p, t), t, COINS, silent)
+    run = Run(p, t).played()
     w = t.stacked.start()
     each = [gradient(t, w, range(4 * k, 4 * k + 4)) for k in range(5)]
     expected = w - 0.3 * torch.stack(each).mean(0)
-    torch.testing.assert_close(state.centres[0], expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(run.centres[0], expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["mtl", "fedavg"])
@@ -141,27 +165,27 @@ def test_without_noise_one_client_is_plain_training(method: Method) -> None:
     data = examples((8,))
     t = trainer(LocalWork(2, 8, 0.3), data)
     p = Plan(mixing.mean(1), Everyone(), 1, None, method)
-    state = begin(p, t.stacked.start(), 1.0)
+    run = Run(p, t)
     for _ in range(4):
-        state = play(p, state, t, COINS, silent)
+        run.played()
     w = t.stacked.start()
     for _ in range(8):
         w = w - 0.3 * gradient(t, w, range(8))
-    torch.testing.assert_close(state.centres[0], w, rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(current(p, state)[0], w, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(run.centres[0], w, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(run.current[0], w, rtol=1e-9, atol=1e-9)
 
 
 def test_fedavg_starts_at_the_centre_and_keeps_nothing() -> None:
     t, p = trainer(LocalWork(3, 2, 0.2)), plan(method="fedavg")
-    state = started(p, t)
-    assert state.models is None
+    run = Run(p, t)
+    assert run.models is None
     for number in range(3):
         order = batches(t.examples, np.arange(M), 3, 2, COINS.of(number))
-        around = state.centres.expand(M, -1).clone()
+        around = run.centres.expand(M, -1).clone()
         expected = t(around, around, order).mean(0)
-        state = play(p, state, t, COINS, silent)
-        torch.testing.assert_close(state.centres[0], expected, rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(current(p, state), state.centres.expand(M, -1))
+        run.played()
+        torch.testing.assert_close(run.centres[0], expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(run.current, run.centres.expand(M, -1))
 
 
 def test_fedprox_is_fedavg_with_a_pull() -> None:
@@ -174,7 +198,7 @@ def test_fedprox_is_fedavg_with_a_pull() -> None:
         ("p0", "fedprox", t),
     ]:
         p = plan(method=method)  # type: ignore[arg-type] # a str in a loop
-        found[name] = play(p, started(p, who), who, COINS, silent).centres[0]
+        found[name] = Run(p, who).played().centres[0]
     torch.testing.assert_close(found["p0"], found["avg"])
     start = t.stacked.start()
     assert (found["prox"] - start).norm() < 0.95 * (found["avg"] - start).norm()
@@ -186,36 +210,36 @@ def test_fedprox_is_fedavg_with_a_pull() -> None:
 def test_clusters_are_separate_runs() -> None:
     t = trainer()
     clusters = plan(z=1.0, mixing=mixing.clusters([0, 1, 0, 1, 1]))
-    state = play(clusters, started(clusters, t, 0.3), t, COINS, silent)
-    done = contribute(clusters, started(clusters, t), t, COINS)
-    clipped = torch.cat([part for part, _, _ in done.updates.clipped(0.3)])
+    run = Run(clusters, t, 0.3)
+    clipped = torch.cat([part for part, _, _ in run.worked().updates.clipped(0.3)])
+    run.played()
     for cluster, members in enumerate([[0, 2], [1, 3, 4]]):
         expected = t.stacked.start() + clipped[members].mean(0)
-        torch.testing.assert_close(state.centres[cluster], expected, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(run.centres[cluster], expected, rtol=1e-9, atol=1e-9)
 
 
 def test_with_a_matrix_each_client_hears_its_own_row() -> None:
     omega = np.random.default_rng(0).normal(size=(M, M))
     t, p = trainer(), plan(Fixed(3), z=1.0, mixing=mixing.relationship(omega))
-    state = started(p, t, 0.3)
-    done = contribute(p, state, t, COINS)
+    run = Run(p, t, 0.3)
+    done = run.worked()
     clipped = torch.cat([part for part, _, _ in done.updates.clipped(0.3)])
-    after = play(p, state, t, COINS, silent)
+    run.played()
     for j in range(M):
         heard = sum(omega[j, k] * u for k, u in zip(done.cohort, clipped, strict=True)) / (3 / M)
-        torch.testing.assert_close(after.centres[j], t.stacked.start() + heard)
-    again = contribute(p, after, t, COINS)
+        torch.testing.assert_close(run.centres[j], t.stacked.start() + heard)
+    again = run.worked()
     order = batches(t.examples, again.cohort, 3, 2, COINS.of(1))
-    assert after.models is not None
-    own = after.models[torch.from_numpy(again.cohort)]
-    expected = t(own, after.centres[torch.from_numpy(again.cohort)], order)
+    own = run.current[torch.from_numpy(again.cohort)]
+    expected = t(own, run.centres[torch.from_numpy(again.cohort)], order)
     torch.testing.assert_close(again.trained, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_noise_grows_with_the_reach_of_the_relation() -> None:
     wide = plan(z=2.0, mixing=mixing.relationship(np.full((M, M), 3.0)))
-    assert wide.mechanism(0.5).sigma == pytest.approx(2.0 * 0.5 * 3.0 * np.sqrt(M - 1))
-    assert plan(z=2.0).mechanism(0.5).sigma == pytest.approx(1.0)
+    one = plan(z=2.0)
+    sigmas = [p.mechanism(0.5).noise.scale for p in (wide, one)]  # type: ignore[union-attr] # z is set
+    assert sigmas == pytest.approx([2.0 * 0.5 * 3.0 * np.sqrt(M - 1), 1.0])
 
 
 # --- who takes part, and who cannot --------------------------------------------------------------
@@ -230,17 +254,17 @@ class Nobody(Poisson):
 
 def test_a_round_in_which_nobody_is_sampled_moves_the_centre_by_noise_alone() -> None:
     t, p = trainer(), plan(Nobody(0.2), z=1.0)
-    state = started(p, t)
-    after = play(p, state, t, COINS, simulated(np.random.default_rng(7)))
+    run = Run(p, t, release=simulated(np.random.default_rng(7)))
+    centres, models = run.centres, run.current
+    run.played()
     noise = np.random.default_rng(7).standard_normal(t.stacked.size)
-    step = (after.centres - state.centres)[0].numpy()
-    np.testing.assert_allclose(step, noise / (0.2 * M), rtol=1e-9)
-    assert torch.equal(current(p, after), current(p, state))
+    np.testing.assert_allclose((run.centres - centres)[0].numpy(), noise / (0.2 * M), rtol=1e-9)
+    assert torch.equal(run.current, models)
 
 
 def test_an_empty_client_contributes_zero_and_keeps_its_model() -> None:
     t, p = trainer(data=examples((3, 0, 4, 0, 2))), plan()
-    done = contribute(p, started(p, t), t, COINS)
+    done = Run(p, t).worked()
     moved = done.updates.values.norm(dim=1) > 0
     assert moved.tolist() == [True, False, True, False, True]
 
@@ -249,24 +273,36 @@ def test_a_client_that_diverges_contributes_zero_and_keeps_what_it_had() -> None
     data = examples()
     data.X[6:10] *= 1e200  # client 1
     t, p = trainer(LocalWork(4, 2, 0.2), data), plan(z=1.0)
-    state = started(p, t)
-    done = contribute(p, state, t, COINS)
-    finite = torch.isfinite(done.trained).all(dim=1)
+    run = Run(p, t)
+    finite = torch.isfinite(run.worked().trained).all(dim=1)
     assert finite.tolist() == [True, False, True, True, True]
-    after = absorb(p, keep(state, done), silent(p.mechanism(1.0), done.updates))
-    assert torch.isfinite(after.centres).all()
-    assert after.models is not None
-    assert torch.equal(after.models[1], t.stacked.start())
-    assert not torch.equal(after.models[0], t.stacked.start())
-    without = play(replace(p, noise_multiplier=None), state, t, COINS, silent)
+    run.played()
+    assert torch.isfinite(run.centres).all()
+    assert torch.equal(run.current[1], t.stacked.start())
+    assert not torch.equal(run.current[0], t.stacked.start())
+    without = Run(replace(p, noise_multiplier=None), t).played()
     assert torch.isfinite(without.centres).all()
 
 
 def test_the_same_state_and_coins_give_the_same_round() -> None:
     t, p = trainer(), plan(Poisson(0.5), z=1.0, adaptive=Adaptive())
-    state = started(p, t)
-    one, other = (play(p, state, t, COINS, simulated(np.random.default_rng(1))) for _ in "ab")
+    one, other = (Run(p, t, release=simulated(np.random.default_rng(1))) for _ in "ab")
+    before, start = one.shared, one.models
+    assert start is not None
+    one.played(), other.played()
     assert torch.equal(one.centres, other.centres)
-    assert one.clip_norm == other.clip_norm != state.clip_norm
-    assert state.round == 0
-    assert torch.equal(state.centres[0], t.stacked.start())  # a new state, the old one as it was
+    assert float(one.shared["clip_norm"].value) == float(other.shared["clip_norm"].value) != 1.0
+    assert before["round"].value == 0  # a new state, the old one as it was
+    np.testing.assert_array_equal(before["centres"].value[0], t.stacked.start())
+    assert torch.equal(start, t.stacked.start().expand(M, -1))
+
+
+def test_what_is_selected_of_a_cohort_is_what_it_does_in_it() -> None:
+    run = Run(plan(Fixed(3), z=1.0), trainer())
+    (step,) = run.server.steps
+    whole, _ = run.clients.contribute(step, run.shared, run.models)
+    some, _ = run.clients.select([2, 0]).contribute(step, run.shared, run.models)
+    np.testing.assert_array_equal(some[0], whole[2])
+    np.testing.assert_array_equal(some[1], whole[0])
+    assert len(whole) == 3
+    assert len(some) == 2

@@ -1,0 +1,211 @@
+"""A fitted estimator, whatever its models are: tasks found by their labels, scores, the folder.
+
+A subclass predicts, and says what its folder holds: ``_description`` and ``_arrays``; ``_take`` is
+their inverse.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.validation import check_is_fitted
+
+from tacit import folder
+from tacit.arrays import Array, IntArray
+from tacit.certificate import Subject, write_folder
+from tacit.engine import Transcript, Unprotected
+from tacit.errors import InvalidInput, UnknownTask
+from tacit.estimator.leaving import Certified
+from tacit.metrics import nmse
+from tacit.privacy.budget import Guarantee
+from tacit.privacy.release import Declared
+from tacit.privacy.signing import SigningKey
+from tacit.tasks import canonical_label, task_codes
+from tacit.tasks.labels import written_label
+
+Unknown = Literal["error", "shared"]
+"""What becomes of a row of a task that was not fitted: an error, or the shared model's answer."""
+
+
+def has_classes(estimator: Any) -> bool:
+    """Whether the estimator is a classifier."""
+    return estimator.loss in ("logistic", "cross_entropy")
+
+
+class Fitted(Certified):
+    """One model for each of the labelled tasks."""
+
+    __metadata_request__fit: ClassVar = {"task": True}
+    __metadata_request__predict: ClassVar = {"task": True}
+    __metadata_request__predict_proba: ClassVar = {"task": True}
+    __metadata_request__score: ClassVar = {"task": True}
+
+    loss: Any
+    tasks_: tuple[Hashable, ...]
+    history_: list[dict[str, Any]]
+    run_: str | None
+    transcript_: Transcript
+    _charged: tuple[Hashable, ...]  # the tasks that took part in the fit
+    _column: dict[str, int]  # of each task, by its canonical text
+
+    # --- what a subclass provides ----------------------------------------------------------------
+
+    def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
+        """Targets, or class labels."""
+        raise NotImplementedError
+
+    @classmethod
+    def _known_as(cls) -> str:
+        """Its name in folders and certificates."""
+        return cls.__name__
+
+    def _description(self) -> dict[str, Any]:
+        """What the numbers in its folder mean."""
+        raise NotImplementedError
+
+    def _arrays(self, columns: list[int]) -> dict[str, Array]:
+        """What the folder of these tasks holds beside what is shared, by name."""
+        raise NotImplementedError
+
+    def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """The models that a folder holds."""
+        raise NotImplementedError
+
+    # --- tasks by their labels -------------------------------------------------------------------
+
+    def _label(self, labels: tuple[Hashable, ...]) -> None:
+        self.tasks_, self._column = labels, column_by_text(labels)
+
+    def _column_of(self, task: Hashable) -> int:
+        """The column of a fitted task, found by its canonical text."""
+        column = self._column.get(canonical_label(task))
+        if column is None:
+            raise UnknownTask(task, len(self.tasks_))
+        return column
+
+    def _columns(self, task: Any, n_rows: int, unknown: str) -> IntArray:
+        """(N,): the column of each row's task; −1, the last, where nobody knows it."""
+        if unknown not in ("error", "shared"):
+            raise InvalidInput(f"unknown must be 'error' or 'shared', got {unknown!r}")
+        return columns_of(self._column, task, n_rows, strict=unknown == "error")
+
+    def _require_new(self, task: Hashable) -> None:
+        if canonical_label(task) in self._column:
+            raise InvalidInput(f"task {task!r} took part in the fit; fit again to change its data")
+
+    def score(self, X: Any, y: Any, task: Any = None) -> float:
+        """R² of predict, or accuracy where there are classes; over all rows."""
+        predicted = self.predict(X, task)
+        if has_classes(self):
+            return float(np.mean(predicted == np.asarray(y)))
+        return 1.0 - nmse(np.asarray(y, dtype=np.float64).ravel(), predicted.ravel())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        if has_classes(self):
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags(multi_class=self.loss != "logistic")
+        else:
+            tags.estimator_type = "regressor"
+            tags.regressor_tags = RegressorTags()
+        return tags
+
+    # --- what may leave --------------------------------------------------------------------------
+
+    def export(
+        self,
+        task: Hashable,
+        directory: str | Path,
+        *,
+        unproven: bool = False,
+        signing_key: SigningKey | None = None,
+    ) -> Path:
+        """Writes what that one task may have: shared_, its own model, certificate and seal."""
+        check_is_fitted(self, "shared_")
+        column = self._column_of(task)
+        self._require_leaving(unproven)
+        return self._write(directory, [column], signing_key)
+
+    def save(
+        self,
+        directory: str | Path,
+        *,
+        public: bool = False,
+        unproven: bool = False,
+        signing_key: SigningKey | None = None,
+    ) -> Path:
+        """Writes everything, for the trusted side; public=True: only shared_ and certificate."""
+        check_is_fitted(self, "shared_")
+        if public:
+            self._require_leaving(unproven)
+        columns = [] if public else list(range(len(self.tasks_)))
+        return self._write(directory, columns, signing_key)
+
+    def _write(
+        self, directory: str | Path, columns: list[int], signing_key: SigningKey | None
+    ) -> Path:
+        labels = [written_label(self.tasks_[column]) for column in columns]
+        description = self._description() | {
+            "learner": self._known_as(),
+            "labels": labels,
+            "protected": {name: not isinstance(p, Unprotected) for name, p in self.shared_.items()},
+        }
+        arrays = self._arrays(columns) | self._shared_arrays()
+        certificate, signer = self.certify(signing_key), self._signer(signing_key)
+        return write_folder(directory, description, arrays, certificate, signer, tasks=labels)
+
+    def _shared_arrays(self) -> dict[str, Array]:
+        return {f"shared.{name}": np.asarray(part.value) for name, part in self.shared_.items()}
+
+    def _subject(self) -> Subject:
+        return Subject(
+            learner=self._known_as(),
+            guarantee=self.guarantee_,
+            steps=self.history_,
+            ledger=self.ledger_,
+            tasks=self._charged,
+            run=self.run_,
+            schema=self._description().get("schema"),
+            shared=self._shared_arrays(),
+        )
+
+    def _filled(
+        self, description: dict[str, Any], arrays: dict[str, Any], certificate: dict[str, Any]
+    ) -> Self:
+        """With what was read from its folder: it predicts and adapts, but has no ledger."""
+        self.shared_ = {
+            name: (Declared if safe else Unprotected)(arrays[f"shared.{name}"])
+            for name, safe in description["protected"].items()
+        }
+        self.ledger_, self.run_, self.transcript_ = None, certificate.get("run"), []
+        self.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+        self.history_, self._certificate = certificate["steps"], certificate
+        self._label(tuple(map(folder.hashable, description["labels"])))
+        self._take(description, arrays)
+        return self
+
+
+def column_by_text(labels: tuple[Hashable, ...]) -> dict[str, int]:
+    """The column of each label, by its canonical text."""
+    return {canonical_label(label): i for i, label in enumerate(labels)}
+
+
+def columns_of(known: dict[str, int], task: Any, n_rows: int, *, strict: bool = True) -> IntArray:
+    """(N,): the column of each row's task; −1 for one that nobody knows, an error if strict.
+
+    >>> columns_of({"a": 0, "b": 1}, ["b", "c"], 2, strict=False)
+    array([ 1, -1])
+    """
+    if task is None and len(known) == 1:
+        return np.zeros(n_rows, dtype=np.int64)
+    labels, codes = task_codes(task, n_rows)
+    columns = np.array([known.get(canonical_label(each), -1) for each in labels], dtype=np.int64)
+    if strict and (columns < 0).any():
+        raise UnknownTask(labels[int(np.argmin(columns))], len(known))
+    return np.asarray(columns[codes])

@@ -1,0 +1,249 @@
+"""Algorithm 1 (PMTL) of S2, FedAvg and FedProx, as the two halves of a learner.
+
+Hu, Wu, Smith. Private Multi-Task Learning: Formulation and Applications to Federated Learning.
+arXiv 2108.12978.
+
+Symbols
+    w̃    ``shared["centres"]`` (R, d)   what is broadcast (R = 1: one mean for all)
+    w_k   ``FederatedClients.models``    (m, d), each client's own, kept between its rounds
+    γ     ``shared["clip_norm"]``        bound on an update's norm
+    E, η, λ   ``LocalWork.steps, rate, pull``
+    S_t   ``Sampler.cohort``             who takes part
+
+    method    a client starts from    and is pulled to w̃ by
+    mtl       its own w_k             λ            Algorithm 1
+    fedprox   w̃                       λ            (Li et al., 2020)
+    fedavg    w̃                       0            (McMahan et al., 2017)
+
+The server's state is public: a number, the centres, the clip norm. The clients' models are private,
+and so are the coins, of cohorts too: a coordinator that drew them would know who took part. So the
+trusted side, at whose home the clients are, draws them (``FederatedClients``).
+
+Differs from the paper in
+    1. Cohorts are Poisson samples with secret coins, or charged as visible: fixed-size sampling is
+       not amplified under joint DP (docs/privacy.md, E).
+    2. The denominator is p·m, fixed: |S_t| would tell who took part.
+    3. Noise is added to the sum with σ = z·γ·reach (mixing.py, cohort.py); what one round costs
+       is composed exactly by the ledger, not by Theorem 1's constants.
+    4. γ may follow a private quantile of the update norms (adaptive clipping).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.arrays import Array, FloatArray, IntArray
+from tacit.engine import Message, Released, Step, combined
+from tacit.errors import InvalidInput
+from tacit.neural.clients import batches
+from tacit.neural.cohort import CohortSum, PlainSum, Updates
+from tacit.neural.local import Trainer
+from tacit.neural.mixing import Mixing
+from tacit.neural.sampling import Sampler
+from tacit.neural.secret_streams import Coins
+from tacit.privacy.release import Declared
+
+Method = Literal["mtl", "fedavg", "fedprox"]
+
+
+# --- what is public ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """γ follows the quantile of the update norms: γ ← γ exp(−rate · (b̄ − quantile)), b̄ the noisy
+    share of updates that were not clipped."""
+
+    quantile: float = 0.5
+    rate: float = 0.2
+    bit_multiplier: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.quantile < 1 or not self.rate > 0:
+            raise InvalidInput(
+                f"quantile must be in (0, 1) and rate > 0, got {self.quantile} and {self.rate}"
+            )
+
+    def next_clip(self, clip_norm: float, bits: float, cohort: float) -> float:
+        """γ after a round with this noisy sum of ±½ and this expected cohort: post-processing."""
+        share = bits / cohort + 0.5
+        return clip_norm * math.exp(-self.rate * (share - self.quantile))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that is fixed and public before the first round."""
+
+    mixing: Mixing
+    sampler: Sampler
+    clients: int
+    noise_multiplier: float | None  # z; None: no noise, no clipping, no privacy
+    method: Method = "mtl"
+    adaptive: Adaptive | None = None
+
+    def mechanism(self, clip_norm: float) -> CohortSum | PlainSum:
+        """What a round goes through."""
+        if self.noise_multiplier is None:
+            return PlainSum()
+        bit = None if self.adaptive is None else self.adaptive.bit_multiplier
+        return CohortSum(
+            clip_norm, self.noise_multiplier, self.sampler, self.clients, self.mixing.reach, bit
+        )
+
+    def begin(self, w: Tensor, clip_norm: float) -> Message:
+        """What everybody knows before the first round: the same public w (d,) for all."""
+        centres = w.expand(len(self.mixing.weights), -1).cpu().numpy()
+        return {
+            "round": Declared(0),
+            "centres": Declared(centres),
+            "clip_norm": Declared(float(clip_norm)),
+        }
+
+    def own_models(self, w: Tensor) -> Tensor | None:
+        """(m, d): where clients begin that keep a model between their rounds; None: none do."""
+        return w.expand(self.clients, -1).clone() if self.method == "mtl" else None
+
+
+@dataclass(frozen=True)
+class Round(Step):
+    """One round: its clip norm is what the rounds before it made of the first."""
+
+    def given(self, shared: Message) -> CohortSum | PlainSum:
+        """The same event, whatever the clip norm: noise is measured in it."""
+        assert isinstance(self.mechanism, CohortSum | PlainSum)
+        return self.mechanism.at(float(shared["clip_norm"].value))
+
+
+# --- the server ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedServer:
+    """Line 8: from releases to the centres and the clip norm of the next round."""
+
+    plan: Plan
+    rounds: int
+    begin: Message
+
+    @property
+    def steps(self) -> tuple[Round, ...]:
+        """The rounds that are left to do."""
+        left = self.rounds - int(self.begin["round"].value)
+        mechanism = self.plan.mechanism(float(self.begin["clip_norm"].value))
+        return (Round("round", mechanism),) * left
+
+    def start(self) -> Message:
+        """Where it begins."""
+        return self.begin
+
+    def absorb(self, step: Step, shared: Message, released: Released) -> Message:
+        """From the release alone."""
+        clip_norm = shared["clip_norm"]
+        if self.plan.adaptive is not None and self.plan.noise_multiplier is not None:
+            clip_norm = combined(self._next_clip, clip_norm, released)
+        return {
+            "round": Declared(int(shared["round"].value) + 1),
+            "centres": combined(self._moved, shared["centres"], released),
+            "clip_norm": clip_norm,
+        }
+
+    def _moved(self, centres: Array, sums: FloatArray) -> Array:
+        """(R, d); the sums may have the bits' after them."""
+        flat = sums.ravel()[: centres.size].reshape(centres.shape)
+        steps = self.plan.mixing.broadcasts(flat, self.plan.sampler.share(self.plan.clients))
+        return np.asarray(centres + steps.astype(centres.dtype))
+
+    def _next_clip(self, clip_norm: Array, sums: FloatArray) -> float:
+        assert self.plan.adaptive is not None
+        expected = self.plan.sampler.share(self.plan.clients) * self.plan.clients
+        return self.plan.adaptive.next_clip(float(clip_norm), float(sums[-1]), expected)
+
+
+# --- the clients ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Worked:
+    """What the cohort of one round did at home."""
+
+    cohort: IntArray
+    updates: Updates
+    trained: Tensor  # (k, d)
+
+    def kept(self, models: Tensor | None) -> Tensor | None:
+        """(m, d): those who took part keep what they have now; one that diverged, what it had."""
+        if models is None:
+            return None
+        finite = torch.isfinite(self.trained).all(dim=1)
+        members = torch.from_numpy(self.cohort)[finite.cpu()]
+        found = models.clone()
+        found[members.to(models.device)] = self.trained[finite].to(models)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedClients:
+    """All clients of this process: their rows, their models, and the run's secret coins."""
+
+    plan: Plan
+    trainer: Trainer
+    coins: Coins
+    models: Tensor | None  # (m, d), before the first round; None: they keep nothing between rounds
+    among: tuple[int, ...] | None = None  # of a cohort only those in these places
+
+    def select(self, units: Sequence[int]) -> FederatedClients:
+        """Those in these places of each cohort."""
+        return replace(self, among=tuple(units))
+
+    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[Updates, Tensor | None]:
+        """Lines 3–6: draw the cohort and let it work."""
+        models = self.models if state is None else state
+        done = self.worked(shared, models, self.cohort(int(shared["round"].value)))
+        return done.updates, done.kept(models)
+
+    def cohort(self, number: int) -> IntArray:
+        """Line 3: who takes part in this round."""
+        drawn = self.coins.of(number).of("cohort").generator()
+        cohort = self.plan.sampler.cohort(self.plan.clients, drawn)
+        return cohort if self.among is None else cohort[list(self.among)]
+
+    def worked(self, shared: Message, models: Tensor | None, cohort: IntArray) -> Worked:
+        """Lines 4–6 for this cohort.
+
+        A member's update is a function of its own rows, model and stream, of what is shared and of
+        the plan: the same bits in whatever cohort it is.
+        """
+        trainer, mixing = self.trainer, self.plan.mixing
+        centres = self.centres(shared)
+        start = heard = centres[torch.from_numpy(mixing.listens[cohort])]
+        if models is not None:
+            start = models[torch.from_numpy(cohort).to(models.device)].to(trainer.device)
+        coins = self.coins.of(int(shared["round"].value))
+        order = batches(trainer.examples, cohort, trainer.work.steps, trainer.work.batch, coins)
+        around = centres[0] if len(centres) == 1 else heard
+        private = self.plan.noise_multiplier is not None
+        trained = trainer(start, around, order, sampler=self.plan.sampler, spare=private)
+        has_rows = torch.from_numpy(trainer.examples.sizes[cohort] > 0).to(trained.device)
+        trained = torch.where(has_rows[:, None], trained, start)  # an empty client does nothing
+        updates = Updates(trained - start, mixing.weights[:, cohort])
+        return Worked(cohort, updates, trained)
+
+    def current(self, shared: Message, state: Tensor | None) -> Tensor:
+        """(m, d): what each client has: its own model, or the centre that it hears."""
+        models = self.models if state is None else state
+        return self.heard(shared) if models is None else models
+
+    def heard(self, shared: Message) -> Tensor:
+        """(m, d): the centre of each client."""
+        return self.centres(shared)[torch.from_numpy(self.plan.mixing.listens)]
+
+    def centres(self, shared: Message) -> Tensor:
+        """(R, d), where the clients work."""
+        return torch.tensor(shared["centres"].value, device=self.trainer.device)
