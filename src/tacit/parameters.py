@@ -133,7 +133,12 @@ def _number(kind: type, within: Between) -> Kind:
     low, high = within.low, within.high
     what, is_one = ("an integer", _is_whole) if kind is int else ("a number", _is_real)
     said = f"{what} from {_written(low)} to {_written(high)}" if low < high else _written(low)
-    return Kind(said, lambda v: is_one(v) and bool(low <= v <= high))
+    return Kind(said, lambda v: is_one(v) and low <= _exactly(v) <= high)
+
+
+def _exactly(number: Any) -> Any:
+    """As Python's: numpy would round a bound to the precision of what it is compared with."""
+    return number.item() if isinstance(number, np.generic) else number
 
 
 def _is_whole(value: Any) -> bool:

@@ -33,7 +33,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
-def fitted(mechanism: str = "auto", **settings: Any) -> TaskAwareEncoder:
+def fitted(mechanism: Any = "auto", **settings: Any) -> TaskAwareEncoder:
     torch.manual_seed(0)
     chosen: dict[str, Any] = {"dimensions": 2, "epochs": 5, "random_state": 0} | settings
     encoder = TaskAwareEncoder(Budget(2.0), mechanism=mechanism, **chosen)

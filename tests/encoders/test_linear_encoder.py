@@ -378,14 +378,14 @@ def test_sparse_and_integer_rows_are_reported_like_dense_ones() -> None:
 def test_bad_parameters_are_named(data: tuple[FloatArray, FloatArray]) -> None:
     X, K = data
     cases: list[tuple[dict[str, Any], Any, str]] = [
-        ({"mechanism": "wishart"}, K, "one of"),
+        ({"mechanism": "wishart"}, K, "must be 'auto', 'laplace'"),
         ({"strategy": "hopeful"}, K, "strategy"),
         ({"strategy": "task-agnostic", "mechanism": "staircase"}, K, "one number"),
-        ({"dimensions": 0}, K, "positive integer"),
+        ({"dimensions": 0}, K, "dimensions must be an integer from 1"),
         ({"noise": "loud"}, K, "secure"),
         ({"budget": 3.0}, K, "Budget"),
         ({"budget": Budget(1.0, neighbours="zero-out")}, K, "replace"),
-        ({"reports": 0}, K, "positive integer"),
+        ({"reports": 0}, K, "reports must be an integer from 1"),
         ({"budget": None, "as_published": True}, K, "needs a budget"),
         ({"radius": -1.0}, K, "radius"),
         ({}, np.eye(5), "one column a feature"),

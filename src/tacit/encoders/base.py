@@ -1,14 +1,15 @@
 """What every encoder does once it is fitted: report, decode, export, certify, save.
 
-A subclass fits: it checks its parameters and rows with what is here, and hands a design to
+A subclass fits: it checks its parameters and rows with what is here, and hands domain and design to
 ``_remember``. The guarantee rests on the mechanism of the design alone, whatever was learned.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import TransformerMixin
@@ -23,17 +24,20 @@ from tacit.encoders.networks import Design
 from tacit.encoders.reports import guarantee, reported
 from tacit.errors import InvalidInput, LedgerError, UntrustedMessage
 from tacit.estimator.accounts import Accounted
+from tacit.parameters import Between, Count, Seed, learner, require_parameters
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.isolation import require_alone
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms.local import LocalMechanism, mechanism_from_dict
+from tacit.privacy.mechanisms.local import mechanism_from_dict
 
 Strategy = Literal["task-aware", "task-agnostic", "privacy-agnostic"]
-NoiseKind = Literal["secure", "simulated"]
+Width = Annotated[int, Between(1, 2**14)]
+"""Of a report, or of a layer."""
 
 
+@learner
 class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn ships no types
-    """Rows in, private reports out, estimates back."""
+    """Rows in, private reports out, estimates back; the parameters of every encoder."""
 
     __metadata_request__fit: ClassVar = {"target": True}
     __metadata_request__transform: ClassVar = {"user": True}
@@ -42,41 +46,23 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
     _sparse: ClassVar[bool] = False  # are sparse rows welcome?
     _least_rows: ClassVar[int] = 1  # of a fit
     _kept: ClassVar[tuple[str, ...]] = ()  # arrays that are saved beside the design
-    _choices: ClassVar[dict[str, tuple[str, ...]]] = {
-        "strategy": get_args(Strategy),
-        "noise": get_args(NoiseKind),
-    }
-    _counts: ClassVar[tuple[str, ...]] = ("reports", "dimensions")
 
-    budget: Budget | None
-    reports: int
-    noise: NoiseKind
-    as_published: bool
-    random_state: int | None
-
-    domain_: Domain
-    design_: Design
-    mechanism_: LocalMechanism | None
-    guarantee_: Guarantee
-    ledger_: Ledger | None
-    predicted_loss_: float
+    budget: Budget | None = field(default=None, kw_only=False)  # of all reports of one user
+    strategy: Strategy = "task-aware"
+    dimensions: Width | None = None
+    reports: Count = 1
+    ledger: Ledger | Path | str | None = None
+    noise: Literal["secure", "simulated"] = "secure"
+    as_published: bool = False
+    random_state: Seed | None = None
 
     # --- for fitting -----------------------------------------------------------------------------
 
     def _require_parameters(self) -> None:
-        """InvalidInput that names the first parameter which cannot be used."""
-        for name, known in self._choices.items():
-            if getattr(self, name) not in known:
-                raise InvalidInput(f"{name} must be one of {known}, got {getattr(self, name)!r}")
-        for name in self._counts:
-            value = getattr(self, name)
-            optional = value is None and name in ("dimensions", "hidden")
-            if not (optional or (isinstance(value, int | np.integer) and value >= 1)):
-                raise InvalidInput(f"{name} must be a positive integer, got {value!r}")
+        """Each is as it was declared, and they mean something together."""
+        require_parameters(self)
         if self.budget is None and self.as_published:
             raise InvalidInput("as_published needs a budget: its noise is Δ₁/ε")
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise InvalidInput(f"budget must be a Budget or None, got {self.budget!r}")
         if self.budget is not None and self.budget.neighbours != "replace":
             raise InvalidInput(f"local budgets are for any two vectors: 'replace', {self.budget}")
 
@@ -98,11 +84,11 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
             _require_finite(rows)
         return rows
 
-    def _remember(self, design: Design) -> None:
-        simulated = self.noise == "simulated"
-        self.design_, self.mechanism_ = design, design.mechanism
+    def _remember(self, domain: Domain, design: Design) -> None:
+        simulated, reports = self.noise == "simulated", int(self.reports)
+        self.domain_, self.design_, self.mechanism_ = domain, design, design.mechanism
         self.guarantee_ = guarantee(
-            design.mechanism, self.budget, reports=self.reports, simulated=simulated
+            design.mechanism, self.budget, reports=reports, simulated=simulated
         )
         self.ledger_ = None if self.budget is None else self._spends_from()
         self._rng = np.random.default_rng(self.random_state) if simulated else None
@@ -142,7 +128,7 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
             self.mechanism_,
             phi,
             self.budget,
-            reports=self.reports,
+            reports=int(self.reports),
             user=user,
             ledger=self._reports_to(user),
             rng=self._rng,
@@ -215,7 +201,7 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
         description = {
             "learner": self._learner,
             "budget": None if self.budget is None else [self.budget.epsilon, self.budget.delta],
-            "reports": self.reports,
+            "reports": int(self.reports),
             "noise": self.noise,
             "predicted_loss": self.predicted_loss_,
             "activations": self.design_.activations(),
@@ -236,12 +222,12 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
             reports=description["reports"],
             noise=description["noise"],
         )
-        model.domain_ = Domain(arrays["low"], arrays["high"])
-        model.n_features_in_ = len(model.domain_.low)
+        domain = Domain(arrays["low"], arrays["high"])
+        model.n_features_in_ = len(domain.low)
         known = None if mechanism is None else mechanism_from_dict(mechanism)
-        model._remember(Design.from_arrays(arrays, description["activations"], known))
+        model._remember(domain, Design.from_arrays(arrays, description["activations"], known))
         model.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
-        model.predicted_loss_ = description["predicted_loss"]
+        model.predicted_loss_ = float(description["predicted_loss"])
         for name in cls._kept:
             setattr(model, name, arrays[name])
         return model

@@ -198,6 +198,8 @@ def published_design(X: Any, found: Spectrum, wanted: Wanted) -> Design:
     """
     epsilon = wanted.budget.epsilon / wanted.reports
     E = _published_map(X, found, wanted.strategy, epsilon, wanted.size)
+    if not len(E):
+        return nothing(found.mean)
     bias = -E @ found.mean
     claimed = sample_sensitivity(np.asarray(X @ E.T) + bias)
     mechanism = SampledLaplace(claimed, epsilon, as_published=True)

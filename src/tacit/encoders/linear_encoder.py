@@ -23,11 +23,11 @@ Data", ICML 2022 (arXiv 2110.02329).
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from tacit.arrays import FloatArray
-from tacit.encoders.base import Encoder, NoiseKind, Strategy
+from tacit.encoders.base import Encoder
 from tacit.encoders.candidates import Wanted
 from tacit.encoders.closed_forms import Spectrum
 from tacit.encoders.designs import (
@@ -41,10 +41,11 @@ from tacit.encoders.designs import (
 from tacit.encoders.domain import Domain
 from tacit.encoders.mechanism_choice import LocalName, named
 from tacit.encoders.networks import Design
+from tacit.parameters import Positive, learner
 from tacit.privacy.budget import Budget
-from tacit.privacy.ledger import Ledger
 
 
+@learner
 class TaskAwareEncoder(Encoder):
     """Reports that keep what a linear task needs: clip, noise, one vector a user.
 
@@ -78,42 +79,19 @@ class TaskAwareEncoder(Encoder):
     _sparse: ClassVar = True
     _kept: ClassVar = ("eigenvalues_",)
 
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        *,
-        mechanism: Literal["auto"] | LocalName = "auto",
-        strategy: Strategy = "task-aware",
-        dimensions: int | None = None,
-        radius: Literal["auto"] | float = "auto",
-        reports: int = 1,
-        ledger: Ledger | str | Path | None = None,
-        noise: NoiseKind = "secure",
-        ranges: Any = None,
-        as_published: bool = False,
-        random_state: int | None = None,
-    ) -> None:
-        self.budget = budget
-        self.mechanism = mechanism
-        self.strategy = strategy
-        self.dimensions = dimensions
-        self.radius = radius
-        self.reports = reports
-        self.ledger = ledger
-        self.noise = noise
-        self.ranges = ranges
-        self.as_published = as_published
-        self.random_state = random_state
+    mechanism: Literal["auto"] | LocalName = "auto"
+    radius: Literal["auto"] | Positive = "auto"
+    ranges: Mapping[Any, Any] | Literal["from-data"] | None = None
 
     def fit(self, X: Any, y: Any = None, *, target: Any = None) -> TaskAwareEncoder:
         """Designs the encoder for the task from rows that are public; nothing is charged."""
         self._require_parameters()
         X = self._rows(X, fitting=True)
-        self.domain_ = Domain.declared(self.ranges, X, getattr(self, "feature_names_in_", None))
-        X = self.domain_.clipped(X)
+        domain = Domain.declared(self.ranges, X, getattr(self, "feature_names_in_", None))
+        X = domain.clipped(X)
         K = stacked_task(target, X.shape[1])
         found = task_spectrum(X, K)
-        self._remember(self._design(X, K, found))
+        self._remember(domain, self._design(X, K, found))
         self.eigenvalues_ = found.eigenvalues
         self.predicted_loss_ = expected_loss(self.design_, X, K)
         return self
@@ -121,12 +99,13 @@ class TaskAwareEncoder(Encoder):
     def _design(self, X: Any, K: FloatArray, found: Spectrum) -> Design:
         self.choices_: list[dict[str, Any]] = []
         if self.budget is None:
-            return exact_design(X, found, self.dimensions)
+            return exact_design(X, found, self._most())
         wanted = self._wanted(self.budget)
         if self.as_published:
-            return published_design(X, found, wanted)
-        design, ranked = chosen_design(X, K, found, wanted)
-        self.choices_ = [candidate.summary() for candidate in ranked]
+            design = published_design(X, found, wanted)
+        else:
+            design, ranked = chosen_design(X, K, found, wanted)
+            self.choices_ = [candidate.summary() for candidate in ranked]
         if design.mechanism is None:
             warnings.warn(
                 f"no dimension survives at {self.budget}: a report would tell the task nothing, "
@@ -138,9 +117,12 @@ class TaskAwareEncoder(Encoder):
     def _wanted(self, budget: Budget) -> Wanted:
         return Wanted(
             budget=budget,
-            names=named(self.mechanism, budget, self.reports),
+            names=named(self.mechanism, budget, int(self.reports)),
             strategy=self.strategy,
-            size=None if self.dimensions is None else int(self.dimensions),
+            size=self._most(),
             radius=None if self.radius == "auto" else float(self.radius),
-            reports=self.reports,
+            reports=int(self.reports),
         )
+
+    def _most(self) -> int | None:
+        return None if self.dimensions is None else int(self.dimensions)

@@ -13,6 +13,7 @@ from tacit.learners.async_proximal.formulations import (
 from tacit.learners.async_proximal.formulations import (
     Formulation,
     MeanLoss,
+    Named,
     OwnPart,
     mean_losses,
     synchronous_optimum,
@@ -28,7 +29,7 @@ from tacit.linear.penalties import (
     TraceNorm,
 )
 
-LEVELS = {
+LEVELS: dict[Named, tuple[float, float]] = {
     "trace": (0.1, 0.05),
     "group": (0.05, 0.05),
     "dirty": (0.05, 0.02),
@@ -38,7 +39,7 @@ LEVELS = {
 }
 
 
-def formulation_named(name: str, shared_level: float, own_level: float) -> Formulation:
+def formulation_named(name: Named, shared_level: float, own_level: float) -> Formulation:
     shared, own = PENALTIES[name]
     return Formulation(shared, shared_level, own, own_level)
 

@@ -22,6 +22,7 @@ from tacit.learners.async_proximal.formulations import (
 from tacit.learners.async_proximal.formulations import (
     Formulation,
     MeanLoss,
+    Named,
     OwnPart,
     synchronous_optimum,
 )
@@ -42,7 +43,7 @@ from tacit.privacy.release import Mechanism
 ALPHA = 1e-6
 
 
-def formulation_named(name: str, shared_level: float, own_level: float) -> Formulation:
+def formulation_named(name: Named, shared_level: float, own_level: float) -> Formulation:
     shared, own = PENALTIES[name]
     return Formulation(shared, shared_level, own, own_level)
 

@@ -26,28 +26,28 @@ from __future__ import annotations
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import nn
 
-from tacit.encoders.base import Encoder, NoiseKind, Strategy
+from tacit.encoders.base import Encoder, Width
 from tacit.encoders.domain import Domain
 from tacit.encoders.mechanism_choice import best_mechanism
 from tacit.encoders.networks import Design, nothing
 from tacit.encoders.neural.learning import Training
-from tacit.encoders.neural.modules import ACTIVATIONS, Hidden, Scaling, as_layers
+from tacit.encoders.neural.modules import Hidden, Scaling, as_layers
 from tacit.encoders.neural.onnx_graph import write_onnx
 from tacit.encoders.neural.strategies import Noise, Shape, learn, measured
-from tacit.encoders.neural.task import LossFunction, LossName, Problem, problem
+from tacit.encoders.neural.task import LossFunction, Problem, TaskLoss, problem
 from tacit.encoders.neural.widths import held_out_losses, without_report
 from tacit.errors import InvalidInput
-from tacit.privacy.budget import Budget
-from tacit.privacy.ledger import Ledger
+from tacit.parameters import Between, Size, learner
 
 _REPORTS = 2**16  # simulated for predicted_loss_, at most 64 of a row
 
 
+@learner
 class TaskAwareEncoder(Encoder):
     """Keeps what a differentiable task needs, and spends the budget there.
 
@@ -72,53 +72,21 @@ class TaskAwareEncoder(Encoder):
 
     _learner: ClassVar = "neural.TaskAwareEncoder"
     _least_rows: ClassVar = 2
-    _choices: ClassVar = Encoder._choices | {"activation": tuple(ACTIVATIONS)}
-    _counts: ClassVar = (*Encoder._counts, "epochs", "steps", "batch_size", "hidden")
-
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        *,
-        dimensions: int | None = None,
-        hidden: int | None = None,
-        activation: Hidden = "sigmoid",
-        loss: LossName | LossFunction = "squared",
-        mechanism: str = "auto",
-        strategy: Strategy = "task-aware",
-        reports: int = 1,
-        regularization: float = 1e-4,
-        epochs: int = 2000,
-        steps: int = 1,
-        batch_size: int = 1024,
-        learning_rate: float = 1e-2,
-        ledger: Ledger | str | Path | None = None,
-        noise: NoiseKind = "secure",
-        as_published: bool = False,
-        random_state: int | None = None,
-    ) -> None:
-        self.budget = budget
-        self.dimensions = dimensions
-        self.hidden = hidden
-        self.activation = activation
-        self.loss = loss
-        self.mechanism = mechanism
-        self.strategy = strategy
-        self.reports = reports
-        self.regularization = regularization
-        self.epochs = epochs
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.ledger = ledger
-        self.noise = noise
-        self.as_published = as_published
-        self.random_state = random_state
+    hidden: Width | None = None
+    activation: Hidden = "sigmoid"
+    loss: TaskLoss | LossFunction = "squared"
+    mechanism: Literal["auto", "laplace", "knorm", "privunit", "gaussian"] = "auto"
+    regularization: Annotated[float, Between(0, 1e30)] = 1e-4
+    epochs: Annotated[int, Between(1, 10**6)] = 2000
+    steps: Annotated[int, Between(1, 10**6)] = 1
+    batch_size: Size = 1024
+    learning_rate: Annotated[float, Between(1e-30, 1e30)] = 1e-2
 
     def fit(self, X: Any, y: Any = None, *, target: nn.Module) -> TaskAwareEncoder:
         """Algorithm 1 on public rows X (n, d), with y (n,) or (n, outputs) or f(x)."""
         self._require_parameters()
         rows = self._rows(X, fitting=True)
-        self.domain_ = Domain.everything(rows.shape[1])
+        domain = Domain.everything(rows.shape[1])
         scaling = Scaling.none(rows) if self.as_published else Scaling.of(rows)
         training = self._training(problem(rows, y, target, self.loss, scaling))
         width = self._width(training)
@@ -126,18 +94,14 @@ class TaskAwareEncoder(Encoder):
         learned = learn(self.strategy, training, shape, noise)
         mechanism = noise(learned.encoder, training.problem.rows)
         layers = scaling.reading(as_layers(learned.encoder))
-        self._remember(Design(layers, mechanism, scaling.writing(as_layers(learned.decoder))))
+        design = Design(layers, mechanism, scaling.writing(as_layers(learned.decoder)))
+        self._remember(domain, design)
         self.history_ = learned.history
         draws = max(1, min(64, _REPORTS // len(rows)))
         self.predicted_loss_ = learned.expected_loss(training.problem, draws)
         if self.width_losses_ and mechanism is not None:
             self._drop_an_idle_report(training, scaling)
         return self
-
-    def _require_parameters(self) -> None:
-        super()._require_parameters()
-        if not self.learning_rate > 0 or not self.regularization >= 0:
-            raise InvalidInput("learning_rate must be positive and regularization not negative")
 
     def _training(self, task: Problem) -> Training:
         generator = torch.Generator()  # for training and its simulated noise only
@@ -148,11 +112,11 @@ class TaskAwareEncoder(Encoder):
         return Training(
             problem=task,
             generator=generator,
-            epochs=self.epochs,
-            steps=self.steps,
-            learning_rate=self.learning_rate,
-            batch=self.batch_size,
-            regularization=self.regularization,
+            epochs=int(self.epochs),
+            steps=int(self.steps),
+            learning_rate=float(self.learning_rate),
+            batch=int(self.batch_size),
+            regularization=float(self.regularization),
         )
 
     def _width(self, training: Training) -> int:
@@ -173,8 +137,8 @@ class TaskAwareEncoder(Encoder):
         if self.budget is None:
             return lambda *_: None
         if self.as_published:
-            return partial(measured, self.budget.epsilon / self.reports)
-        best = best_mechanism(self.mechanism, self.budget, width, self.reports)
+            return partial(measured, self.budget.epsilon / int(self.reports))
+        best = best_mechanism(self.mechanism, self.budget, width, int(self.reports))
         return lambda *_: best
 
     def _drop_an_idle_report(self, training: Training, scaling: Scaling) -> None:
@@ -188,7 +152,7 @@ class TaskAwareEncoder(Encoder):
             "dimensions to report all the same",
             stacklevel=3,
         )
-        self._remember(nothing(estimate * scaling.spread + scaling.mean))
+        self._remember(self.domain_, nothing(estimate * scaling.spread + scaling.mean))
         self.predicted_loss_ = loss
 
     def export(self, directory: str | Path, *, onnx: bool = True) -> Path:

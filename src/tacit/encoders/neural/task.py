@@ -9,7 +9,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from tacit.arrays import FloatArray
 from tacit.encoders.neural.modules import Scaling
 from tacit.errors import InvalidInput
 
-LossName = Literal["squared", "logistic", "cross-entropy"]
+TaskLoss = Literal["squared", "logistic", "cross-entropy"]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 """(ŷ, y), one row each, to a scalar: the mean over rows."""
 
@@ -74,11 +74,11 @@ _PROBABLE: dict[str, Callable[[Tensor], Tensor]] = {
 _CHANGING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
 
-def problem(rows: FloatArray, y: Any, target: Any, loss: object, scaling: Scaling) -> Problem:
+def problem(
+    rows: FloatArray, y: Any, target: Any, loss: TaskLoss | LossFunction, scaling: Scaling
+) -> Problem:
     """The task on standardised rows; everything that could be wrong with it is refused here."""
-    function = LOSSES.get(loss) if isinstance(loss, str) else loss
-    if not callable(function):
-        raise InvalidInput(f"loss must be one of {get_args(LossName)} or a function, got {loss!r}")
+    function = LOSSES[loss] if isinstance(loss, str) else loss
     module = frozen(target)
     dtype = next((p.dtype for p in module.parameters()), torch.get_default_dtype())
     scaled, mean, spread = (
