@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tacit.learners.mean_regularized import MeanRegularized
     from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
     from tacit.learners.pooled import Pooled
+    from tacit.learners.shared_prior import SharedPrior
     from tacit.learners.single_task import SingleTask
     from tacit.learners.task_relationship import TaskRelationship
     from tacit.privacy.budget import Budget, Guarantee
@@ -44,6 +45,7 @@ _HOME = {
     "MeanRegularized": "tacit.learners.mean_regularized",
     "Pooled": "tacit.learners.pooled",
     "Release": "tacit.privacy.release",
+    "SharedPrior": "tacit.learners.shared_prior",
     "SingleTask": "tacit.learners.single_task",
     "TaskAwareEncoder": "tacit.encoders.linear_encoder",
     "TaskRelationship": "tacit.learners.task_relationship",
@@ -65,6 +67,7 @@ __all__ = [
     "MeanRegularized",
     "Pooled",
     "Release",
+    "SharedPrior",
     "SingleTask",
     "TaskAwareEncoder",
     "TaskRelationship",

@@ -24,6 +24,7 @@ from tacit import (
     LowRank,
     MeanRegularized,
     Pooled,
+    SharedPrior,
     SingleTask,
     TaskRelationship,
 )
@@ -45,7 +46,14 @@ from tacit.privacy.release import Declared, Release
 
 MODEL_PROTECTED = [LowRank, GroupSparse, Decomposed, TaskRelationship, AveragedModel]
 RELEASED_MODELS = [TaskRelationship, AveragedModel, AsyncProximal]  # coef_ is itself a release
-PRIVATE = [MeanRegularized, CovariancePrior, *MODEL_PROTECTED, AsyncProximal, MeanTarget]
+PRIVATE = [
+    MeanRegularized,
+    CovariancePrior,
+    SharedPrior,
+    *MODEL_PROTECTED,
+    AsyncProximal,
+    MeanTarget,
+]
 LEARNERS = [SingleTask, Pooled, *PRIVATE]
 CANNOT = {
     "check_dtype_object": "a dict in a cell is an InvalidInput (a ValueError), not a TypeError",

@@ -18,6 +18,7 @@ from tacit import (
     GroupSparse,
     LowRank,
     MeanRegularized,
+    SharedPrior,
     TaskRelationship,
 )
 from tacit.arrays import FloatArray
@@ -26,7 +27,13 @@ from tacit.audits.cases import Settings
 from tacit.engine import Message, Outcome, Step, run_rounds
 from tacit.errors import InvalidInput, IsolationError
 from tacit.estimator import Home, contract
-from tacit.learners import averaged_model, covariance_prior, mean_regularized, task_relationship
+from tacit.learners import (
+    averaged_model,
+    covariance_prior,
+    mean_regularized,
+    shared_prior,
+    task_relationship,
+)
 from tacit.learners.mean_regularized import participant
 from tacit.learners.model_protected import estimators
 from tacit.linear import problems, proximal, smooth
@@ -39,7 +46,14 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianSum, NoisyStatistic
 from tacit.privacy.mechanisms.statistics import Gram
 
-MODULES = (mean_regularized, covariance_prior, averaged_model, task_relationship, estimators)
+MODULES = (
+    mean_regularized,
+    covariance_prior,
+    shared_prior,
+    averaged_model,
+    task_relationship,
+    estimators,
+)
 BUDGET = Budget(2.0)
 D = 4
 RANGES: dict[Any, Any] = dict.fromkeys(range(D), (-1.0, 1.0))
@@ -49,6 +63,10 @@ LEARNERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "MeanRegularized": (MeanRegularized, {"rounds": 2, "ranges": DECLARED}),
     "MeanRegularized, scale open": (MeanRegularized, {"rounds": 1}),
     "MeanRegularized, clip norm": (MeanRegularized, {"rounds": 1, "clip_norm": 0.5}),
+    "SharedPrior": (SharedPrior, {"ranges": DECLARED, "budget": Budget(60.0)}),
+    "SharedPrior, refined": (SharedPrior, {"ranges": DECLARED, "budget": Budget(1e4)}),
+    "SharedPrior, drowned": (SharedPrior, {"ranges": DECLARED}),
+    "SharedPrior, scale open": (SharedPrior, {"budget": Budget(60.0)}),
     "CovariancePrior": (CovariancePrior, {"rounds": 2}),
     "CovariancePrior, diagonal": (CovariancePrior, {"structure": "diagonal", "clip_norm": 2.0}),
     "LowRank": (LowRank, {"rounds": 2}),
@@ -116,7 +134,7 @@ def fit(name: str, loss: str, tasks: list[Rows], **more: Any) -> Any:
     learner, parameters = LEARNERS[name]
     y = np.concatenate([y for _, y in tasks])
     labels = np.repeat(np.arange(len(tasks)), [len(y) for _, y in tasks])
-    model = learner(loss=loss, budget=BUDGET, **parameters | more)
+    model = learner(**{"loss": loss, "budget": BUDGET} | parameters | more)
     target = y if loss == "squared" else np.where(y > 0, 1, 0)
     return model.fit(np.vstack([X for X, _ in tasks]), target, task=labels)
 

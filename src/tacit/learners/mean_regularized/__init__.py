@@ -48,6 +48,7 @@ from tacit.engine import Facts, Message, Unprotected
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.learners.mean_regularized.curator import Curator
 from tacit.learners.mean_regularized.participant import VOTED, Prior, Tasks
+from tacit.learners.open_scale import in_shared_units, units_of
 from tacit.linear.batched import shared_mean, solve_path
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import LEAST_TRUST, STRONGEST, log_evidence
@@ -90,7 +91,7 @@ class MeanRegularized(PrivateLearner):
 
     def _shared_model(self, shared: Message) -> FloatArray:
         prior = Prior.of(shared)
-        return np.asarray(prior.mean * prior.target_scale / prior.column_scale())
+        return prior.mean * units_of("squared", prior.target_scale, prior.feature_scale)
 
 
 # --- the non-private twin ------------------------------------------------------------------------
@@ -107,8 +108,7 @@ def open_optimum(home: Home) -> Message:
     columns = problems.X[:, :-1]
     feature = np.where(undeclared, _rms(columns[:, undeclared]), 1.0)
     vote = np.zeros((2, len(PENALTIES)))
-    alone = Prior(np.zeros(len(feature) + 1), False, 0.0, False, vote, target, feature)
-    scaled = alone.scaled(home)
+    scaled = in_shared_units(home, target, feature)
     mean = max((_joined(scaled, loss, penalty) for penalty in VOTED[1:]), key=lambda f: f[0])[1]
     together = Prior(mean, True, 1 - LEAST_TRUST, False, vote, target, feature)
     total = together.options(scaled, loss)[1].sum(0)

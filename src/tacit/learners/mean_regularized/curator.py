@@ -10,7 +10,9 @@ import numpy as np
 from tacit.arrays import BoolArray, FloatArray
 from tacit.engine import Facts, Public, Step
 from tacit.errors import InvalidInput
-from tacit.learners.mean_regularized.participant import DYADIC, VOTED
+from tacit.learners.mean_regularized.participant import VOTED
+from tacit.learners.open_scale import SHARE as SCALE_SHARE
+from tacit.learners.open_scale import unclear, voted_scales
 from tacit.linear.model_averaging import (
     prior_of_votes,
 )
@@ -19,7 +21,6 @@ from tacit.privacy.mechanisms import GaussianSum, VoteSum
 from tacit.privacy.release import Declared, Release
 
 SHARES = {"direction": 0.65, "step": 0.2, "vote": 0.15}  # of μ², over all rounds
-SCALE_SHARE = 0.1  # of μ², when the declared ranges leave the scale open
 QUIETEST = 0.9  # no direction is released when its predicted noise-to-signal exceeds this
 SECOND_ROUND = 0.1  # a further round must keep it below this
 MOST_ROUNDS = 4
@@ -88,24 +89,12 @@ class Curator:
         return {**shared, "vote": release.map(lambda total: self._vote(total, sigma))}
 
     def _scales(self, release: Release, sigma: float) -> Public:
-        """Twice the most voted dyadic size; own units if a winner does not stand out of the noise.
-
-        Of 82 noisy counts the largest exceeds 4σ by chance with probability 0.003.
-        """
-        blocks = [not self.declared_target, bool(self.undeclared.any())]
-
-        def unclear(total: FloatArray) -> FloatArray:
-            return np.asarray((total.reshape(2, -1).max(1) < 4 * sigma)[blocks].any())
-
-        def size(total: FloatArray, block: int) -> float:
-            if not blocks[block] or bool(unclear(total)):
-                return 1.0
-            return float(2.0 ** (DYADIC[total.reshape(2, -1)[block].argmax()] + 1))
-
+        """Twice the most voted size; own units if a winner does not stand out of the noise."""
+        declared = self.undeclared, self.declared_target
         return {
-            "own_units": release.map(unclear),
-            "target_scale": release.map(lambda total: size(total, 0)),
-            "feature_scale": release.map(lambda t: np.where(self.undeclared, size(t, 1), 1.0)),
+            "own_units": release.map(lambda total: unclear(total, sigma, *declared)),
+            "target_scale": release.map(lambda total: voted_scales(total, sigma, *declared)[0]),
+            "feature_scale": release.map(lambda total: voted_scales(total, sigma, *declared)[1]),
         }
 
     def _direction(self, shared: Public, release: Release, sigma: float) -> Public:

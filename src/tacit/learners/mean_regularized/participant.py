@@ -12,6 +12,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Step
 from tacit.estimator import Home
+from tacit.learners.open_scale import in_shared_units, scale_votes, units_of
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import (
@@ -23,12 +24,11 @@ from tacit.linear.model_averaging import (
     usual_penalties,
 )
 from tacit.linear.problems import Problems
-from tacit.linear.row_algebra import directed, or_zero, row_sums
+from tacit.linear.row_algebra import directed, or_zero
 from tacit.linear.single_task_fits import PENALTIES, in_own_units, own_path
 from tacit.linear.threads import isolated
 
 VOTED = PENALTIES[2:-1:2]  # 0.1, 1, ..., 10⁴: the coarser path on which tasks vote
-DYADIC = np.arange(-20, 21)  # candidate scales 2^k
 
 
 # --- what every task believes, given what was shared ---------------------------------------------
@@ -60,18 +60,6 @@ class Prior:
             np.asarray(parts["feature_scale"]),
         )
 
-    def column_scale(self) -> FloatArray:
-        """(D,): what each column of the home problem is divided by."""
-        return np.append(self.feature_scale, 1.0)
-
-    def scaled(self, home: Home) -> Problems:
-        """The home problem in the shared units."""
-        p = home.problems
-        if self.target_scale == 1.0 and np.all(self.feature_scale == 1.0):
-            return p
-        y = p.y if home.loss.name == "logistic" else p.y / self.target_scale
-        return Problems(p.X / self.column_scale(), y, p.offsets)
-
     def options(self, problems: Problems, loss: Loss) -> tuple[FloatArray, FloatArray]:
         """Models (m, A, L, D) and their log evidence (m, A, L): alone, around the mean."""
         if self.own_units:
@@ -97,12 +85,11 @@ class Prior:
 
     def mixture(self, home: Home) -> FloatArray:
         """Each task's model (m, D) in the units of home: the options weighed by their posterior."""
-        problems = self.scaled(home)
+        problems = in_shared_units(home, self.target_scale, self.feature_scale)
         coef, evidence = self.options(problems, home.loss)
         prior = self.log_prior() + self.vote[: evidence.shape[1]]
-        mixed = mixture(coef, evidence + prior)
-        target = 1.0 if home.loss.name == "logistic" else self.target_scale
-        return np.asarray(mixed * target / self.column_scale())
+        units = units_of(home.loss.name, self.target_scale, self.feature_scale)
+        return np.asarray(mixture(coef, evidence + prior) * units)
 
 
 # --- what it says --------------------------------------------------------------------------------
@@ -129,7 +116,7 @@ class Tasks:
         if step.name == "scale":
             return scale_votes(self.home)
         prior = Prior.of(shared)
-        problems = prior.scaled(self.home)
+        problems = in_shared_units(self.home, prior.target_scale, prior.feature_scale)
         kind = step.name.split()[0]
         if kind == "direction":
             return directions(problems, self.home.loss, prior.mean, self.clip_norm)
@@ -138,23 +125,6 @@ class Tasks:
             unit = float(shared["step_unit"].value)
             return step_votes(problems, self.home.loss, prior.mean, along, unit)
         return penalty_votes(prior, problems, self.home.loss)
-
-
-def scale_votes(home: Home) -> FloatArray:
-    """One-hot (m, 2B): the dyadic size of the targets and of the undeclared features."""
-    p = home.problems
-    undeclared = ~home.declared_features
-    sizes = np.maximum(p.sizes, 1)
-    target = np.sqrt(p.sum_rows(p.y**2) / sizes)
-    squares = row_sums(p.X[:, :-1][:, undeclared] ** 2) / max(1, int(undeclared.sum()))
-    feature = np.sqrt(p.sum_rows(squares) / sizes)
-    votes = np.zeros((p.n_tasks, 2, len(DYADIC)))
-    for block, size in enumerate((target, feature)):
-        with np.errstate(divide="ignore"):
-            exponent = np.clip(np.ceil(np.log2(size)), DYADIC[0], DYADIC[-1])
-        said = size > 0
-        votes[said, block, (exponent[said] - DYADIC[0]).astype(int)] = 1.0
-    return votes.reshape(p.n_tasks, -1) / math.sqrt(2)
 
 
 def directions(

@@ -1,0 +1,93 @@
+"""SharedPrior, ours: one Gaussian prior of all task models, its mean and covariance released with
+noise; Bayes at home."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.arrays import FloatArray
+from tacit.engine import Facts, Message, Unprotected
+from tacit.estimator import Home, PrivateLearner, learner
+from tacit.learners.open_scale import in_shared_units, units_of
+from tacit.learners.shared_prior.coordinator import Coordinator
+from tacit.learners.shared_prior.home import Priors
+from tacit.learners.shared_prior.lessons import values_of
+from tacit.learners.shared_prior.participant import Tasks
+from tacit.linear.single_task_fits import in_own_units
+from tacit.linear.threads import isolated
+from tacit.privacy.mechanisms.products import WithGaussianNoise
+
+__all__ = ["Coordinator", "SharedPrior", "Tasks"]
+
+
+@learner
+class SharedPrior(PrivateLearner):
+    """One linear model per task under a prior that all share, as far as it helps.
+
+    >>> from tacit.datasets import related_tasks
+    >>> from tacit.privacy.budget import Budget
+    >>> data = related_tasks(60, rng=np.random.default_rng(0))
+    >>> model = SharedPrior(budget=Budget(2.0), ranges=data.ranges, noise="simulated",
+    ...                     random_state=0).fit(data.X, data.y, task=data.task)
+    >>> model.coef_.shape
+    (10, 60)
+    """
+
+    def _open(self, home: Home) -> Message:
+        return open_prior(Tasks(home))
+
+    def _coordinator(self, facts: Facts) -> Coordinator:
+        return Coordinator.planned(facts)
+
+    def _participant(self, home: Home, facts: Facts) -> Tasks:
+        return Tasks(home)
+
+    def _at_home(self, home: Home, shared: Message) -> FloatArray:
+        return solve_at_home(home, shared)
+
+    def _shared_model(self, shared: Message) -> FloatArray:
+        values = values_of(shared)
+        units = units_of(self.loss, float(values["target_scale"]), values["feature_scale"])
+        return np.asarray(values["means"][0] * units)
+
+
+@isolated()
+def solve_at_home(home: Home, shared: Message) -> FloatArray:
+    """(m, D): each task's mixture; in its own units, and by itself, where no scale is known."""
+    values = values_of(shared)
+    priors = Priors.of(values)
+    if values["own_units"]:
+        parts = []
+        for part in home.problems.chunks():
+            scaled, back = in_own_units(part, home.loss)
+            parts.append(priors.by_itself().at_home(scaled, home.loss) * back)
+        return np.concatenate(parts)
+    target, features = float(values["target_scale"]), values["feature_scale"]
+    scaled = in_shared_units(home, target, features)
+    models = [priors.at_home(part, home.loss) for part in scaled.chunks()]
+    return np.concatenate(models) * units_of(home.loss.name, target, features)
+
+
+# --- the non-private twin ------------------------------------------------------------------------
+
+UNLIMITED = 1e9
+"""μ at which the twin is planned: nothing is added to its sums."""
+
+
+def open_prior(tasks: Tasks) -> Message:
+    """The same steps, summed exactly."""
+    home = tasks.home
+    labels, width = tuple(range(home.problems.n_tasks)), home.problems.X.shape[1]
+    declared = home.declared_features, home.declared_target
+    facts = Facts(labels, width, home.loss, *declared, neighbours="replace", mu=UNLIMITED)
+    coordinator = Coordinator.planned(facts)
+    shared: Message = coordinator.start()
+    for step in coordinator.steps:
+        assert isinstance(step.mechanism, WithGaussianNoise)
+        rows, _ = tasks.contribute(step, shared, None)
+        statistic = step.mechanism.statistic
+        total = statistic.total(*statistic.checked(rows, None))
+        found = coordinator.after(step, values_of(shared), total, 0.0)
+        opened = {name: Unprotected(value) for name, value in found.items()}
+        shared = {**coordinator.needed(step, shared), **opened}
+    return shared

@@ -1,0 +1,223 @@
+"""The half that is given no data: steps planned from public facts, and what releases teach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from tacit.arrays import FloatArray
+from tacit.engine import Facts, Public, Step
+from tacit.learners.open_scale import unclear, voted_scales
+from tacit.learners.shared_prior.home import SCALES, Priors
+from tacit.learners.shared_prior.lessons import TRUSTED, Lessons, Values, values_of
+from tacit.learners.shared_prior.schedule import Schedule, is_wide, variance_grid
+from tacit.learners.shared_prior.shrinkage import nearness, smooth_vote, square_root
+from tacit.privacy.mechanisms.grid import smat
+from tacit.privacy.mechanisms.products import WithGaussianNoise
+from tacit.privacy.release import Declared, Release
+
+LIKE = {"scale": 2.5, "noise": 1.2, "home": 1.0}  # nats, nats, decades: how far totals are alike
+INDIFFERENCE = {"variances": 0.005, "priors": 0.01}
+NOISE_SPREADS = (0.4, 1.3)  # nats
+HETEROGENEOUS = 0.3  # below this noise all spreads of the tasks' noises are voted on
+LEAST_SCALE_SPREAD = 1.5  # nats
+UNITS = ("target_scale", "feature_scale", "own_units")
+
+
+@dataclass(frozen=True)
+class Coordinator:
+    """Post-processing of releases; every number here is public."""
+
+    facts: Facts
+    schedule: Schedule
+
+    @classmethod
+    def planned(cls, facts: Facts) -> Coordinator:
+        """All steps, from public facts."""
+        return cls(facts, Schedule.of(facts))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All releases of the run, in order."""
+        return self.schedule.steps
+
+    def start(self) -> Public:
+        """Declared constants: nothing was learned."""
+        told = Lessons.none(self.facts.width, self.facts.n_tasks)
+        if self.facts.loss.name == "logistic":
+            told = replace(told, noise=1.0, size=1.0)
+        if self.schedule.drowned:
+            told = replace(told, frame=self._rough(told))
+        start = vars(told) | {
+            "tilt": self.schedule.tilt,
+            "score_width": 10.0 if self.schedule.refinements > 2 else 2.0,
+            "target_scale": 1.0,
+            "feature_scale": np.ones(self.facts.width - 1),
+            "own_units": False,
+        }
+        return {name: Declared(value) for name, value in start.items()}
+
+    def absorb(self, step: Step, shared: Public, release: Release) -> Public:
+        """Everything that is shared is public, so what follows from it and a release is one."""
+        assert isinstance(step.mechanism, WithGaussianNoise)
+        found = self.after(step, values_of(shared), release.value, step.mechanism.sigma)
+        told = {name: self._derived(value, release, shared) for name, value in found.items()}
+        return {**self.needed(step, shared), **told}
+
+    @staticmethod
+    def _derived(value: FloatArray, release: Release, shared: Public) -> Release:
+        return Release.combine(lambda *_: value, release, *shared.values())
+
+    def needed(self, step: Step, shared: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What is shared further: the lessons only until priors were made of them."""
+        if step.name not in ("variances", "adjustment"):
+            return shared
+        return {name: shared[name] for name in UNITS}
+
+    def after(self, step: Step, values: Values, total: FloatArray, sigma: float) -> Values:
+        """What a release with noise σ changes."""
+        if step.name == "scale":
+            return self._scales(total, sigma)
+        if step.name == "priors":
+            return {"vote": self._vote(Priors.of(values), total, sigma)}
+        told = Lessons.of(values)
+        if step.name in ("variances", "adjustment"):
+            return vars(self._priors(told, *self._voted(step, total, sigma)))
+        more = self._lesson(step, told, values, total, sigma)
+        following = self.steps[self.steps.index(step) + 1].name
+        if following == "variances 0":
+            more = more.ready_to_refine()
+        if following in ("variances", "adjustment"):
+            more = replace(more, frame=self._rough(more))
+        return {k: np.asarray(v) for k, v in vars(more).items() if v is not getattr(told, k)}
+
+    def _scales(self, total: FloatArray, sigma: float) -> Values:
+        declared = ~self.facts.declared_features, self.facts.declared_target
+        target, features = voted_scales(total, sigma, *declared)
+        return {
+            "target_scale": np.asarray(target),
+            "feature_scale": features,
+            "own_units": np.asarray(unclear(total, sigma, *declared)),
+        }
+
+    def _lesson(
+        self, step: Step, told: Lessons, values: Values, total: FloatArray, sigma: float
+    ) -> Lessons:
+        kind, _, number = step.name.partition(" ")
+        tilt = self.schedule.tilt
+        match kind:
+            case "level":
+                return told.with_level(total, sigma)
+            case "size":
+                return told.with_size(total, sigma)
+            case "directions":
+                return told.with_directions(total, sigma, tilt, later=number != "0")
+            case "length":
+                trust = TRUSTED - 0.3 * min(1.0, self.schedule.noise / 0.3)
+                return told.with_length(total, sigma, trust)
+            case "information":
+                return told.with_information(smat(total), sigma)
+            case "scores":
+                clip = told.score_clip(float(values["score_width"]))
+                return told.with_scores(total, sigma, tilt, clip)
+        scale, noise, _, _ = self._voted(step, total, sigma)
+        return told.with_variances(scale, noise)
+
+    # --- votes ---------------------------------------------------------------------------------
+
+    def _voted(
+        self, step: Step, total: FloatArray, sigma: float
+    ) -> tuple[float, float, float, float]:
+        """Posterior means of log c and log s, relative to what they were, and their spreads."""
+        wide = is_wide(step.name)
+        scales, noises = (np.log(x) for x in variance_grid(wide, self.facts.loss.name))
+        near = nearness(scales, LIKE["scale"]), nearness(noises, LIKE["noise"])
+        alike = np.asarray(np.kron(*near), dtype=np.float64)
+        n_tasks, indifference = self.facts.n_tasks, INDIFFERENCE["variances"]
+        log_prior = smooth_vote(total, sigma, alike, n_tasks, indifference)
+        posterior = log_prior.reshape(len(scales), len(noises))
+        if wide:
+            usual = (scales[:, None] / 4) ** 2 + ((noises + 0.4) / 2.5) ** 2
+            posterior = posterior - 0.5 * usual
+        weight = softmax(posterior)
+        found = [_moments(weight.sum(1), scales), _moments(weight.sum(0), noises)]
+        return found[0][0], found[1][0], found[0][1], found[1][1]
+
+    def _vote(self, priors: Priors, total: FloatArray, sigma: float) -> FloatArray:
+        """(S, 1 + A, L): what all tasks together find usual."""
+        spreads, options = len(priors.noise_spreads), len(priors.handicap)
+        one = np.ones((options, options))
+        same = (1 + np.kron(np.eye(spreads), one) + np.eye(spreads * options)) / 3
+        alike = np.asarray(np.kron(same, nearness(np.log10(SCALES[::2]), LIKE["home"])))
+        log_prior = smooth_vote(total, sigma, alike, self.facts.n_tasks, INDIFFERENCE["priors"])
+        rows = log_prior.reshape(spreads * options, -1)
+        fine = [np.interp(np.log10(SCALES), np.log10(SCALES[::2]), row) for row in rows]
+        return np.stack(fine).reshape(spreads, options, -1)
+
+    # --- priors --------------------------------------------------------------------------------
+
+    def _isotropic(self, told: Lessons) -> FloatArray:
+        """A covariance without structure, as large as T where that was refined."""
+        plain = told.base @ told.base.T
+        if self.schedule.refinements:
+            learned = told.outer @ told.linear @ told.outer.T
+            return np.asarray(plain * (np.trace(learned) / np.trace(plain)))
+        return plain
+
+    def _rough(self, told: Lessons) -> FloatArray:
+        """The coordinates in which c and s are voted on."""
+        linear = told.outer @ told.linear @ told.outer.T
+        error = told.mean_covariance / told.noise**2
+        return square_root(0.5 * linear + 0.5 * self._isotropic(told) + error)
+
+    def _priors(
+        self, told: Lessons, log_scale: float, log_noise: float, of_scale: float, of_noise: float
+    ) -> Priors:
+        """Every prior that a task may use at home, at the voted scale."""
+        scale = math.exp(log_scale)
+        pairs = self._candidates(told, scale)
+        spreads = NOISE_SPREADS if self.schedule.noise < HETEROGENEOUS else NOISE_SPREADS[:1]
+        widened = [max(spread, of_noise) * (1 + min(1.0, of_noise)) for spread in spreads]
+        handicap = np.zeros(1 + len(pairs))
+        handicap[0] = 1.0 if self.schedule.drowned else min(2.0, self.schedule.noise)
+        handicap[1] = min(1.0, self.schedule.noise)
+        return Priors(
+            np.stack([mean for mean, _ in pairs]),
+            np.stack([square_root(scale * covariance) for _, covariance in pairs]),
+            told.noise * math.exp(log_noise),
+            np.asarray(widened),
+            max(LEAST_SCALE_SPREAD, of_scale),
+            handicap,
+            np.zeros((len(widened), len(handicap), len(SCALES))),
+        )
+
+    def _candidates(self, told: Lessons, scale: float) -> list[tuple[FloatArray, FloatArray]]:
+        """Means and covariances, over s²c: around the mean, and around zero with the mean's length
+        in the covariance. The mean's error is part of every covariance around it."""
+        plain, mean, zero = self._isotropic(told), told.mean, np.zeros(self.facts.width)
+        if self.schedule.drowned:
+            return [(mean, plain)]
+        error = told.mean_covariance / told.noise**2 / scale
+        linear, sharp, raw, pooled = (
+            told.outer @ T @ told.outer.T for T in (told.linear, told.sharp, told.raw, told.pooled)
+        )
+        around = [plain, linear, np.diag(np.diag(linear)), sharp, 0.5 * linear + 0.1 * plain]
+        found = [(mean, covariance + error) for covariance in around]
+        if self.schedule.refinements:
+            whole = np.outer(mean, mean) / told.noise**2 / scale + error
+            ends = [plain + whole, sharp + whole + 0.05 * plain, sharp + whole]
+            return found + [(zero, covariance) for covariance in ends]
+        found.append((mean, pooled + 0.03 * plain + error))
+        return found + [(zero, covariance) for covariance in (plain, raw + 0.05 * plain, raw)]
+
+
+def _moments(weight: FloatArray, places: FloatArray) -> tuple[float, float]:
+    """Mean and spread of a law on a grid, the width of a cell included."""
+    mean = float(weight @ places)
+    cell = (places[-1] - places[-2]) ** 2 / 12 if len(places) > 1 else 0.0
+    return mean, math.sqrt(max(float(weight @ places**2) - mean**2, 0.0) + cell)

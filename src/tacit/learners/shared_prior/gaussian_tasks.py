@@ -1,0 +1,229 @@
+"""A batch of tasks under Gaussian priors: posterior means, evidences and scores in closed form.
+
+Task k's log likelihood is −(yy − 2gᵀw + wᵀGw)/2s², exactly for the squared loss; for the logistic
+loss (s = 1) it is the quadratic approximation at a model of the task's own. In coordinates
+w = mean + F u, u ~ N(0, s²c I), one eigendecomposition FᵀGF = QΛQᵀ serves all scales c.
+
+All sums run over a contiguous last axis and all products are one task's own (row_algebra.py), so
+that a task gets the same bits in any batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import softmax
+
+from tacit.arrays import FloatArray
+from tacit.linear.batched import solve_path
+from tacit.linear.losses import Loss
+from tacit.linear.problems import Problems, spectra
+from tacit.linear.row_algebra import each_times, positive_or_one, row_sums, times_each
+from tacit.linear.smooth import quadratic
+
+LEAST_CURVATURE = 1e-4  # of a logistic row far out, so that its working response is finite
+LEAST_RESIDUAL = 1e-10  # in squared scaled units: what is below is rounding
+OWN_SCALES = 10.0 ** np.arange(-2, 4.1, 0.75)  # over which a task averages by itself
+OWN_DECADES = (1.0, 1.5)  # spread of log10 c below and above one, and a wide one of its noise:
+OWN_NOISE = 2.0  # nats
+LAPLACE_STEPS = 8
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """What a Gaussian prior needs to know of each task's rows."""
+
+    rows: FloatArray  # (m,), n
+    G: FloatArray  # (m, D, D)
+    g: FloatArray  # (m, D)
+    yy: FloatArray  # (m,)
+    loss: Loss
+
+    @classmethod
+    def squared(cls, problems: Problems, loss: Loss) -> Likelihoods:
+        """G = XᵀX, g = Xᵀy."""
+        return cls._weighted(problems, loss, np.ones(len(problems.y)))
+
+    @classmethod
+    def logistic(cls, problems: Problems, loss: Loss, at: FloatArray) -> Likelihoods:
+        """The same of the working responses at the models ``at`` (m, D), a Newton step's."""
+        eta = row_sums(problems.X * at[problems.task])
+        curvature = np.maximum(loss.curvature(eta, problems.y), LEAST_CURVATURE)
+        working = eta - loss.slope(eta, problems.y) / curvature
+        return cls._weighted(Problems(problems.X, working, problems.offsets), loss, curvature)
+
+    @classmethod
+    def _weighted(cls, problems: Problems, loss: Loss, weights: FloatArray) -> Likelihoods:
+        found = quadratic(problems, weights)
+        yy = problems.sum_rows(weights * problems.y**2)
+        return cls(problems.sizes.astype(float), found.G, found.b, yy, loss)
+
+    @property
+    def noise_is_known(self) -> bool:
+        """Whether s is one: a logistic likelihood has no scale of its own."""
+        return self.loss.name == "logistic"
+
+    def residual(self, mean: FloatArray) -> FloatArray:
+        """(m,): yy − 2gᵀw + wᵀGw at one model."""
+        means = np.broadcast_to(mean, self.g.shape)
+        return np.maximum(self.yy + row_sums(means * (each_times(self.G, means) - 2 * self.g)), 0.0)
+
+
+def likelihoods(
+    problems: Problems, loss: Loss, mean: FloatArray, covariance: FloatArray
+) -> Likelihoods:
+    """Of the rows; a logistic task's at its mode under the prior N(mean, covariance)."""
+    if loss.name == "squared":
+        return Likelihoods.squared(problems, loss)
+    modes = solve_path(problems, np.ones(1), loss=loss, mean=mean, covariance=covariance)
+    return Likelihoods.logistic(problems, loss, modes.coef[:, 0])
+
+
+@dataclass(frozen=True)
+class View:
+    """Every task in coordinates w = mean + F u."""
+
+    tasks: Likelihoods
+    mean: FloatArray  # (r,)
+    F: FloatArray  # (r, r)
+    values: FloatArray  # (m, r), Λ
+    Q: FloatArray  # (m, r, r)
+    h: FloatArray  # (m, r), QᵀFᵀ(g − G mean)
+    residual: FloatArray  # (m,), of the mean
+
+    @classmethod
+    def of(cls, tasks: Likelihoods, mean: FloatArray, F: FloatArray) -> View:
+        """One eigendecomposition a task."""
+        values, Q = spectra(F.T @ tasks.G @ F)
+        pull = tasks.g - each_times(tasks.G, np.broadcast_to(mean, tasks.g.shape))
+        h = times_each(times_each(pull, F), Q)
+        return cls(tasks, mean, F, values, Q, h, tasks.residual(mean))
+
+    def path(self, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Quadratic form and log determinant of the marginal law of a task's targets, (m, L)."""
+        spread = 1 + self.values[:, None, :] * scales[:, None]  # (m, L, r)
+        explained = _sums(self.h[:, None, :] ** 2 * scales[:, None] / spread)
+        left = np.maximum(self.residual[:, None] - explained, LEAST_RESIDUAL)
+        return left, _sums(np.log(spread))
+
+    def log_likelihood(self, scales: FloatArray, noises: FloatArray) -> FloatArray:
+        """Log marginal likelihood (m, L, S) at every scale c and noise s."""
+        left, log_det = self.path(scales)
+        rows = self.tasks.rows[:, None, None]
+        fit = rows * np.log(noises) + left[:, :, None] / (2 * noises**2)
+        return -0.5 * log_det[:, :, None] - fit
+
+    def evidence(
+        self, scales: FloatArray, noise: float, spread: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Log marginal likelihood (m, L) with log s_k ~ N(log noise, spread²) integrated out, and
+        the task's noise variance (m, L) where it is likeliest."""
+        left, log_det = self.path(scales)
+        if self.tasks.noise_is_known:
+            return np.asarray(-0.5 * (log_det + left)), np.ones_like(left)
+        fit, level = _over_noise(left / noise**2, self.tasks.rows[:, None], spread)
+        return fit - 0.5 * log_det, noise**2 * np.exp(2 * level)
+
+    def log_evidence(self, scales: FloatArray, noise: float, spread: float) -> FloatArray:
+        """The first of ``evidence``."""
+        return self.evidence(scales, noise, spread)[0]
+
+    def models(self, scales: FloatArray) -> FloatArray:
+        """Posterior means of w (m, L, r)."""
+        c = scales[:, None]
+        u = (self.h[:, None, :] * c / (1 + self.values[:, None, :] * c)) @ self.Q.transpose(0, 2, 1)
+        return np.asarray(self.mean + u @ self.F.T)
+
+    def own(self, noise: float) -> tuple[FloatArray, FloatArray]:
+        """Each task's own posterior mean of u (m, r), its scale averaged over, and that scale."""
+        decades = np.log10(OWN_SCALES) / np.where(OWN_SCALES > 1, OWN_DECADES[1], OWN_DECADES[0])
+        weight = softmax(self.evidence(OWN_SCALES, noise, OWN_NOISE)[0] - 0.5 * decades**2, axis=1)
+        spread = 1 + self.values[:, :, None] * OWN_SCALES  # (m, r, L)
+        shrink = _sums(weight[:, None, :] * OWN_SCALES / spread)
+        return each_times(self.Q, shrink * self.h), np.exp(_sums(weight * np.log(OWN_SCALES)))
+
+    def along(self, direction: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Slope and curvature (m,) of each log likelihood of mean + a F direction at a = 0, the
+        task's own deviation of scale c_k (m,) integrated out."""
+        turned = times_each(np.broadcast_to(direction, self.h.shape), self.Q)
+        spread = 1 + self.values * scales[:, None]
+        slope = row_sums(turned * self.h / spread)
+        return slope, row_sums(turned**2 * self.values / spread)
+
+    def scores(self, noise: float) -> tuple[FloatArray, FloatArray]:
+        """Ã_k = ω B(I + B)⁻¹ (m, r, r), 0 ⪯ Ã_k ⪯ I, and b̃_k = ω(I + B)⁻¹h/s (m, r), B = FᵀG F.
+
+        ω ≤ 1 is a Student's weight: a task noisier than others says less.
+        """
+        left = self.path(np.ones(1))[0][:, 0]
+        weight = np.ones(len(left))
+        if not self.tasks.noise_is_known:
+            weight = np.minimum(1.0, noise**2 * (2 + self.tasks.rows) / (2 * noise**2 + left))
+        shrunk = self.values / (1 + self.values) * weight[:, None]
+        information = (self.Q * shrunk[:, None, :]) @ self.Q.transpose(0, 2, 1)
+        score = each_times(self.Q, self.h / (1 + self.values))
+        return information, score * (weight / noise)[:, None]
+
+
+def _over_noise(left: FloatArray, rows: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
+    """log ∫ N(l; 0, spread²) exp(−n l − left e^{−2l}/2) dl (m, L) by Laplace's method, and its
+    mode; l = log(s_k/s). Newton's steps are bounded by one."""
+    precision = 1 / spread**2
+    level = 0.5 * np.log((left + 0.1 * precision) / (rows + 0.1 * precision))
+    for _ in range(LAPLACE_STEPS):
+        fit = left * np.exp(-2 * level)
+        level += np.clip((fit - rows - precision * level) / (2 * fit + precision), -1, 1)
+    fit = left * np.exp(-2 * level)
+    at_mode = -rows * level - fit / 2 - precision * level**2 / 2
+    return np.asarray(at_mode - 0.5 * np.log((2 * fit + precision) * spread**2)), level
+
+
+def _sums(values: FloatArray) -> FloatArray:
+    """Over the last axis."""
+    return np.asarray(np.ascontiguousarray(values).sum(axis=-1))
+
+
+# --- by itself -----------------------------------------------------------------------------------
+
+INTERCEPT_SPREAD = 0.5  # prior variance of a level, in squared scaled units
+OWN_SIGNAL = 3.0  # s²c of the slopes together, in the task's own units, at c = 1
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Each task by itself: a free intercept, and slopes ~ N(0, s²c) in its own units."""
+
+    slopes: View  # with the intercept eliminated
+    unit: FloatArray  # (m,), variance of a slope at c = 1
+    centre: FloatArray  # (m, d), of the features
+    level: FloatArray  # (m,), of the targets
+
+    @classmethod
+    def of(cls, tasks: Likelihoods) -> Alone:
+        """Centred at the (weighted) means of the task's rows."""
+        d, weight = tasks.g.shape[1] - 1, tasks.G[:, -1, -1]
+        counted = positive_or_one(weight)
+        centre, level = tasks.G[:, -1, :d] / counted[:, None], tasks.g[:, -1] / counted
+        G = tasks.G[:, :d, :d] - weight[:, None, None] * centre[:, :, None] * centre[:, None, :]
+        size = np.trace(G, axis1=1, axis2=2) / np.maximum(tasks.rows, 1)
+        unit = OWN_SIGNAL / np.maximum(size, 1e-8)
+        values, Q = spectra(G)
+        pull = tasks.g[:, :d] - (weight * level)[:, None] * centre
+        residual = np.maximum(tasks.yy - weight * level**2, LEAST_RESIDUAL)
+        root = np.sqrt(unit)[:, None]
+        h = times_each(pull, Q) * root
+        slopes = View(tasks, np.zeros(d), np.eye(d), values * unit[:, None], Q, h, residual)
+        return cls(slopes, unit, centre, level)
+
+    def log_evidence(self, scales: FloatArray, noise: float, spread: float) -> FloatArray:
+        """(m, L): a level of its own costs what its prior says."""
+        found, variance = self.slopes.evidence(scales, noise, spread)
+        weight = self.slopes.tasks.G[:, -1, -1][:, None]
+        return np.asarray(found - 0.5 * np.log1p(weight * INTERCEPT_SPREAD / variance))
+
+    def models(self, scales: FloatArray) -> FloatArray:
+        """(m, L, D)."""
+        slopes = self.slopes.models(scales) * np.sqrt(self.unit)[:, None, None]
+        level = self.level[:, None] - _sums(slopes * self.centre[:, None, :])
+        return np.concatenate([slopes, level[:, :, None]], axis=2)

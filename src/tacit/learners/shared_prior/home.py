@@ -1,0 +1,87 @@
+"""What a task makes of the shared prior at home, free of charge: a mixture of posterior means.
+
+The options are the task by itself, and every shared prior, each at every scale; their weights are
+marginal likelihoods times what all tasks together voted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import logsumexp
+
+from tacit.arrays import FloatArray
+from tacit.learners.shared_prior.gaussian_tasks import Alone, Likelihoods, View, likelihoods
+from tacit.linear.losses import Loss
+from tacit.linear.model_averaging import mixture
+from tacit.linear.problems import Problems
+
+SCALES = 10.0 ** np.arange(-3, 3.01, 0.5)
+"""c of every prior, around the voted one; every second one is voted on."""
+
+WIDER_ABOVE = 6.0  # nats: spread of log c above one, where a task may differ from the others freely
+ALONE_BELOW = 3.0  # and below one of a task by itself
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Everything that was shared, as a task uses it: N(mean_a, s²c F_a F_aᵀ), a = 1 … A."""
+
+    means: FloatArray  # (A, D)
+    factors: FloatArray  # (A, D, D)
+    noise: float  # s
+    noise_spreads: FloatArray  # (S,), nats: how much tasks may differ in their noise
+    scale_spread: float  # nats: how far below the voted scale a task's own may lie
+    handicap: FloatArray  # (1 + A,), log prior of the options: by itself, and the priors
+    vote: FloatArray  # (S, 1 + A, L), log prior of everything
+
+    @classmethod
+    def of(cls, values: Mapping[str, FloatArray]) -> Priors:
+        """Read from what is shared."""
+        found = {name: np.asarray(values[name]) for name in cls.__dataclass_fields__}
+        return cls(**{k: float(v) if v.ndim == 0 else v for k, v in found.items()})  # type: ignore[arg-type]  # numbers and arrays by their dimension
+
+    def likelihoods(self, problems: Problems, loss: Loss) -> Likelihoods:
+        """Of each task; a logistic one's first at its mode under the first prior."""
+        covariance = self.noise**2 * self.factors[0] @ self.factors[0].T
+        return likelihoods(problems, loss, self.means[0], covariance)
+
+    def evidence(self, tasks: Likelihoods) -> tuple[FloatArray, list[Alone | View]]:
+        """Log posterior of every option (m, S, 1 + A, L) before the vote, and the views of it."""
+        views: list[Alone | View] = [Alone.of(tasks)]
+        views += [View.of(tasks, mean, F) for mean, F in zip(self.means, self.factors, strict=True)]
+        found = [
+            np.stack([view.log_evidence(SCALES, self.noise, float(spread)) for view in views], 1)
+            for spread in self.noise_spreads
+        ]
+        return np.stack(found, 1) + self._usual(), views
+
+    def _usual(self) -> FloatArray:
+        """(1 + A, L): the public prior of scales, and the handicap."""
+        below = np.where(np.arange(len(self.handicap)) == 0, ALONE_BELOW, self.scale_spread)
+        nats = np.log(SCALES) / np.where(SCALES > 1, WIDER_ABOVE, below[:, None])
+        return np.asarray(self.handicap[:, None] - 0.5 * nats**2)
+
+    def models(self, tasks: Likelihoods) -> FloatArray:
+        """(m, D): the mixture of all options; the shared mean where its numbers overflow."""
+        evidence, views = self.evidence(tasks)
+        weight = logsumexp(evidence + self.vote, axis=1)
+        mixed = mixture(np.stack([view.models(SCALES) for view in views], axis=1), weight)
+        sound = np.asarray(np.isfinite(mixed).all(axis=1))
+        return np.where(sound[:, None], mixed, self.means[0])
+
+    def by_itself(self) -> Priors:
+        """With no use for what is shared."""
+        only = np.where(np.arange(len(self.handicap)) == 0, 0.0, -np.inf)
+        return replace(self, handicap=only, vote=np.zeros_like(self.vote))
+
+    def at_home(self, problems: Problems, loss: Loss) -> FloatArray:
+        """(m, D), in the units of ``problems``; a logistic task's likelihood is approximated once
+        more where its first mixture lies."""
+        tasks = self.likelihoods(problems, loss)
+        models = self.models(tasks)
+        if loss.name == "logistic":
+            models = self.models(Likelihoods.logistic(problems, loss, models))
+        return models

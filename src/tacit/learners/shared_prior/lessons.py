@@ -1,0 +1,221 @@
+"""What is learned from each release about the prior of all tasks: post-processing, public numbers.
+
+w_k ~ N(mean, s²c T). Coordinates of a round are w = mean + F u; T is told in those of an outer
+frame F₀: cov(w) ∝ F₀ T F₀ᵀ. ``weight`` is how many tasks speak, counted by their shares of
+the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tacit.arrays import FloatArray
+from tacit.engine import Message
+from tacit.learners.shared_prior.shrinkage import (
+    deconvolved,
+    mean_given_moment,
+    shape_of,
+    square_root,
+)
+
+WINDOW = 3.0  # nats: how far the size of the targets may be from USUAL_SIZE
+USUAL_SIZE = 0.3
+NOISE_SHARE = 0.7  # s, as a share of the size of the targets, until it is voted on
+FIRST_STRIDE = 2.5
+Values = Mapping[str, FloatArray]
+"""The numbers in what is shared."""
+
+TRUSTED = 0.98  # of T in the coordinates of the next round; less where it is noisy
+
+
+def values_of(shared: Message) -> dict[str, FloatArray]:
+    """The numbers in a message."""
+    return {name: np.asarray(part.value) for name, part in shared.items()}
+
+
+def first_frame(width: int, size: float = 1.0) -> FloatArray:
+    """F of the first round: columns are one in size, and signal is about as large as noise."""
+    slope = math.sqrt(10 / width)
+    return size * np.diag(np.append(np.full(width - 1, slope), max(1.0, slope)))
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """All that was learned so far."""
+
+    mean: FloatArray  # (D,)
+    mean_covariance: FloatArray  # (D, D), of its error
+    noise: float  # s
+    size: float  # of the targets
+    base: FloatArray  # (D, D), F₀ of the direction rounds
+    frame: FloatArray  # (D, D), F of the next step
+    outer: FloatArray  # (D, D), F₀ of the estimates below
+    linear: FloatArray  # (D, D), T
+    sharp: FloatArray  # (D, D), T
+    raw: FloatArray  # (D, D), of deviations from zero
+    pooled: FloatArray  # (D, D), T of all rounds together
+    pooled_weight: float
+    moment: FloatArray  # (D, D), pooled and not yet shrunk
+    direction: FloatArray  # (D,), in coordinates u
+    stride: float  # a length
+    error: FloatArray  # (D, D), covariance of the mean in units of its step
+    information: FloatArray  # (D, D), Σ Ã
+    weight: float
+
+    @classmethod
+    def none(cls, width: int, n_tasks: int) -> Lessons:
+        """Declared constants."""
+        zero, one, base = np.zeros((width, width)), np.eye(width), first_frame(width)
+        return cls(
+            np.zeros(width), zero, NOISE_SHARE * USUAL_SIZE, USUAL_SIZE, base, base, base,
+            one, one, one, one, 0.0, zero, np.zeros(width), 1.0, zero, zero, float(n_tasks),
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, values: Values) -> Lessons:
+        """Read from what is shared."""
+        found = {name: np.asarray(values[name]) for name in cls.__dataclass_fields__}
+        return cls(**{k: float(v) if v.ndim == 0 else v for k, v in found.items()})  # type: ignore[arg-type]  # numbers and arrays by their dimension
+
+    # --- the targets ---------------------------------------------------------------------------
+
+    def with_level(self, total: FloatArray, sigma: float) -> Lessons:
+        """The average target, shrunk to zero by its noise against a variance of 0.1."""
+        variance = (sigma / self.weight) ** 2
+        level = np.clip(total[0] / self.weight * 0.1 / (0.1 + variance), -1, 1)
+        return replace(self, mean=np.append(np.zeros(len(self.mean) - 1), level))
+
+    def with_size(self, total: FloatArray, sigma: float) -> Lessons:
+        """Their size, shrunk to the usual one; in nats over WINDOW."""
+        nats = WINDOW * np.clip(total[0] / self.weight, -1, 1)
+        nats /= 1 + (WINDOW * sigma / self.weight) ** 2
+        size = USUAL_SIZE * math.exp(nats)
+        return replace(self, size=size, noise=NOISE_SHARE * size)
+
+    # --- rounds of directions ------------------------------------------------------------------
+
+    def with_directions(self, total: FloatArray, sigma: float, tilt: float, later: bool) -> Lessons:
+        """From Σ x xᵀ, x = (t, v)/√(1 + t²): where the mean lies, and T without what it explains.
+
+        x has norm one, so Δ = √2 whatever t is; v has noise √(1+t²)²/t/√2 σ a coordinate in Σ v,
+        and (1 + t²)σ in Σ v vᵀ.
+        """
+        d, stretch = len(self.mean), 1 + tilt**2
+        m = spoken(total[0, 0] * stretch / tilt**2, sigma * stretch / tilt**2, self.weight)
+        moment, noise = total[1:, 1:] * stretch, sigma * stretch
+        pull, pull_noise = total[0, 1:] * stretch / tilt, noise / math.sqrt(2) / tilt
+        raw = shape_of(moment, noise, m)
+        length = max(float(np.linalg.norm(pull)), 1e-100)
+        known = float(np.clip(1 - d * pull_noise**2 / length**2, 0, 1))
+        centred = moment - np.outer(pull, pull) / m * known
+        linear, sharp = shape_of(centred, noise, m)
+        found = self._pooled(centred, noise, m)
+        filtered = mean_given_moment(pull, pull_noise, raw[0], m)
+        along = filtered / max(float(np.linalg.norm(filtered)), 1e-300)
+        spread = min(pull_noise**2 + m / d, length**2 / d) / length**2
+        inner = np.linalg.solve(self.base, self.frame)
+        return replace(
+            found,
+            linear=linear,
+            sharp=sharp,
+            raw=raw[1],
+            direction=np.linalg.solve(inner, along),
+            stride=self.size * FIRST_STRIDE * math.sqrt(d / 10) * (0.5 if later else 1.0),
+            error=spread * self.base @ self.base.T,
+            weight=m,
+        )
+
+    def _pooled(self, centred: FloatArray, noise: float, m: float) -> Lessons:
+        """The moments of all rounds, each by its precision."""
+        d = len(centred)
+        scale = d / max(float(np.trace(centred)), 0.1 * m)
+        precision = 1 / max(scale * noise, 1e-9) ** 2
+        seen = self.pooled_weight + precision
+        moment = self.moment + (scale * centred - self.moment) * (precision / seen)
+        pooled = shape_of(moment * m / d, m / d / math.sqrt(seen), m)[1]
+        return replace(self, moment=moment, pooled=pooled, pooled_weight=seen)
+
+    def with_length(self, total: FloatArray, sigma: float, trust: float) -> Lessons:
+        """The best step along the direction, slope/curvature, shortened by its noise; the next
+        round's coordinates are whitened by T as far as it is to be trusted."""
+        slope, curvature = float(total[0]), float(total[1])
+        ratio = slope * curvature / max(curvature**2 + sigma**2, 1e-300)
+        step = self.stride * max(ratio, 0.0)
+        whitened = square_root(trust * self.sharp + (1 - trust) * np.eye(len(self.mean)))
+        return replace(
+            self,
+            mean=self.mean + self.frame @ self.direction * step,
+            mean_covariance=step**2 * self.error,
+            frame=self.base @ whitened,
+        )
+
+    # --- refinement ----------------------------------------------------------------------------
+
+    def ready_to_refine(self) -> Lessons:
+        """Coordinates half whitened."""
+        half = 0.5 * self.sharp + 0.5 * np.eye(len(self.mean))
+        return replace(self, frame=self.base @ square_root(half))
+
+    def with_variances(self, log_scale: float, log_noise: float) -> Lessons:
+        """c goes into the coordinates, and s is replaced."""
+        frame = self.frame * math.exp(log_scale / 2)
+        return replace(self, frame=frame, noise=self.noise * math.exp(log_noise))
+
+    def with_information(self, total: FloatArray, sigma: float) -> Lessons:
+        """Σ Ã, its eigenvalues shrunk to their average by the noise, and within [0, m]."""
+        d, m = len(self.mean), self.weight
+        whole = total + m / 2 * np.eye(d)
+        trace = float(np.clip(np.trace(whole), 0.01 * m * d, m * d))
+        values, vectors = np.linalg.eigh(whole)
+        apart = max(float(((values - trace / d) ** 2).sum()), 1e-12)
+        kept = max(0.0, 1 - sigma**2 * d * (d + 1) / 2 / apart)
+        values = np.clip(trace / d + kept * (values - trace / d), 0.03 * trace / d, m)
+        return replace(self, information=(vectors * values) @ vectors.T)
+
+    def score_clip(self, width: float) -> float:
+        """The length of a score b̃ that is sent as norm one: so many of its usual lengths."""
+        return width * math.sqrt(float(np.trace(self.information)) / self.weight)
+
+    def with_scores(self, total: FloatArray, sigma: float, tilt: float, clip: float) -> Lessons:
+        """Generalised least squares for the mean and one EM step for T, from Σ x xᵀ,
+        x = (t, b̃/clip)/√(1 + t²).
+
+        δ = F⁻¹(mean* − mean)/s has Σ b̃ = Aδ + N(0, A + σ²I); b̃ has second moment A − A² + ATA.
+        """
+        d, m, stretch = len(self.mean), self.weight, 1 + tilt**2
+        pull, pull_noise = total[0, 1:] * stretch / tilt * clip, sigma * stretch / tilt * clip
+        pull_noise /= math.sqrt(2)
+        moment, noise = total[1:, 1:] * stretch * clip**2, sigma * stretch * clip**2
+        values, U = np.linalg.eigh(self.information)
+        inverse = np.linalg.inv(self.frame)
+        error = inverse @ (1.5 * self.mean_covariance) @ inverse.T / self.noise**2
+        prior = U.T @ (error + 0.05 * np.eye(d)) @ U
+        seen = values[:, None] * prior * values + np.diag(values) + pull_noise**2 * np.eye(d)
+        gain = prior * values @ np.linalg.inv(seen)
+        delta, left = U @ (gain @ (U.T @ pull)), U @ (prior - gain * values @ prior) @ U.T
+        fit = U @ (values * (U.T @ delta))
+        linear, sharp = deconvolved(moment - np.outer(fit, fit) / m, noise, values / m, U, m)
+        return replace(
+            self,
+            mean=self.mean + self.noise * self.frame @ delta,
+            mean_covariance=self.noise**2 * self.frame @ left @ self.frame.T,
+            outer=self.frame,
+            frame=self.frame @ square_root(linear),
+            linear=linear,
+            sharp=sharp,
+        )
+
+
+def spoken(count: float, sigma: float, expected: float) -> float:
+    """How many tasks spoke, by a noisy count of them: as many as expected, unless it shows fewer.
+
+    Tasks with less budget than others, or nothing to say, count for less.
+
+    >>> spoken(95.0, 10.0, 100.0), spoken(40.0, 10.0, 100.0)
+    (100.0, 40.0)
+    """
+    return max(count, 1.0) if count < expected - 3 * sigma else expected

@@ -1,0 +1,148 @@
+"""Which releases a run makes, and what each may spend: by public facts alone.
+
+``noise`` = Δ d^1.5/(μm), the spectral norm of the noise on an average second moment of d numbers
+against the identity's one, decides how much can be learned at all:
+
+==================  ==============================================================================
+noise of a mean     above DROWNED: only level, size and votes, a handful of numbers
+noise ≥ RICH        1, 2 or 3 rounds of directions
+below               two rounds of directions with 40%, then refinement: generalised least squares
+                    and EM steps, the more of them the less noise there is
+==================  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.arrays import FloatArray
+from tacit.engine import Facts, Step
+from tacit.learners import open_scale
+from tacit.privacy.mechanisms import GaussianSum, SymmetricGaussian, VoteSum, sum_sensitivity
+from tacit.privacy.mechanisms.sensitivities import covariance_sensitivity
+from tacit.privacy.release import Mechanism
+
+RICH, DROWNED = 0.05, 0.6
+VOTES = 0.14  # of μ²: both votes at the end, of which the first takes
+VARIANCES = 0.35
+TARGETS = 0.05  # of what is left: level and size of the targets together
+LENGTHS = 0.15  # the line searches
+FIRST_ROUND = 0.35
+COARSE = 0.4  # the direction rounds of a rich run
+REFINING = {"votes": 0.12, "information": 0.18, "scores": 0.7}
+MOST_REFINEMENTS = 6
+SECOND_REFINEMENT = 0.015  # a further one must keep the noise below this
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The public plan of a run."""
+
+    noise: float
+    drowned: bool
+    directions: int
+    refinements: int
+    tilt: float  # t: the constant beside a direction in one joint release
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, facts: Facts) -> Schedule:
+        """From (μ, m, D), the loss and the declarations."""
+        width, m = facts.width, facts.n_tasks
+        noise = covariance_sensitivity(1.0, facts.neighbours) * width**1.5 / (facts.mu * m)
+        of_mean = sum_sensitivity(1.0, facts.neighbours) * math.sqrt(width) / (facts.mu * m)
+        drowned = of_mean > DROWNED
+        rich = noise < RICH and not drowned
+        directions = 0 if drowned else 2 if rich else direction_rounds(noise)
+        refinements = refining_rounds(noise) if rich else 0
+        shares = _shares(facts, directions, refinements)
+        steps = tuple(Step(name, _mechanism(name, share, facts)) for name, share in shares)
+        return cls(noise, drowned, directions, refinements, tilt_for(width), steps)
+
+
+def direction_rounds(noise: float) -> int:
+    """Where there is little noise a second look in better coordinates pays.
+
+    >>> [direction_rounds(noise) for noise in (3.0, 0.5, 0.1)]
+    [1, 2, 3]
+    """
+    return 1 if noise > 1 else 2 if noise > 0.2 else 3
+
+
+def refining_rounds(noise: float) -> int:
+    """As many as keep the noise of each low.
+
+    >>> [refining_rounds(noise) for noise in (0.04, 0.01, 1e-6)]
+    [1, 2, 6]
+    """
+    return int(min(MOST_REFINEMENTS, 1 + (SECOND_REFINEMENT / noise) ** 0.75))
+
+
+def tilt_for(width: int) -> float:
+    """t: a mean of d numbers beside a moment of d(d+1)/2 needs the less weight the more there are.
+
+    >>> round(tilt_for(27), 3)
+    0.283
+    """
+    return float(min(0.5, 0.85 * width ** (-1 / 3)))
+
+
+def _shares(facts: Facts, directions: int, refinements: int) -> list[tuple[str, float]]:
+    """Names of the steps and their shares of μ², one in all."""
+    unscaled = bool((~facts.declared_features).any() or not facts.declared_target)
+    shares = [("scale", open_scale.SHARE)] if unscaled else []
+    rest = 1 - sum(share for _, share in shares)
+    targets = 0.0 if facts.loss.name == "logistic" else TARGETS
+    if not directions and targets:
+        shares += [("level", targets * rest), ("size", targets * rest)]
+    lessons = (1 - VOTES) * rest
+    coarse = COARSE * lessons if refinements else lessons
+    if directions and targets:
+        shares += [("level", targets / 2 * coarse), ("size", targets / 2 * coarse)]
+    for i, weight in enumerate(_round_weights(directions)):
+        shares.append((f"directions {i}", (1 - targets - LENGTHS) * coarse * weight))
+        shares.append((f"length {i}", LENGTHS * coarse * weight))
+    for i in range(refinements):
+        amount = (lessons - coarse) / refinements
+        votes = "variances" if i == 0 else "adjustment"
+        shares += [(f"{votes} {i}", REFINING["votes"] * amount)]
+        shares += [(f"{kind} {i}", REFINING[kind] * amount) for kind in ("information", "scores")]
+    left = 1 - sum(share for _, share in shares)
+    votes = "adjustment" if refinements else "variances"
+    return [*shares, (votes, VARIANCES * left), ("priors", (1 - VARIANCES) * left)]
+
+
+def _round_weights(rounds: int) -> list[float]:
+    if rounds < 2:
+        return [1.0] * rounds
+    return [FIRST_ROUND] + [(1 - FIRST_ROUND) / (rounds - 1)] * (rounds - 1)
+
+
+def _mechanism(name: str, share: float, facts: Facts) -> Mechanism:
+    """Rows of norm one; outer products of vectors of norm one; Ã − I/2, of norm √D/2."""
+    mu, neighbours = facts.mu * math.sqrt(share), facts.neighbours
+    match name.split()[0]:
+        case "scale":
+            return VoteSum.for_mu(1.0, mu, neighbours)
+        case "directions" | "scores":
+            return SymmetricGaussian.for_mu(1.0, mu, neighbours)
+        case "information":
+            return GaussianSum.for_mu(math.sqrt(facts.width) / 2, mu, neighbours)
+    return GaussianSum.for_mu(1.0, mu, neighbours)
+
+
+def is_wide(step: str) -> bool:
+    """Whether a vote on (c, s) searches far, or close by."""
+    return step.startswith("variances")
+
+
+def variance_grid(wide: bool, loss: str) -> tuple[FloatArray, FloatArray]:
+    """The scales c and the noises, relative to s, that tasks vote on; a logistic task has no s."""
+    scales = 10.0 ** (np.arange(-2.0, 4.0) if wide else np.linspace(-0.7, 0.7, 5))
+    if loss == "logistic":
+        return scales, np.ones(1)
+    far = np.array([-4.5, -3.5, -2.7, -2, -1.4, -0.9, -0.4, 0.1])
+    return scales, np.exp(far if wide else np.linspace(-0.5, 0.5, 5))

@@ -1,0 +1,148 @@
+"""What releases with known noise say, shrunk as far as the noise demands: all post-processing.
+
+A symmetric Gaussian matrix with variance σ²/2 off the diagonal and σ² on it (isotropic in svec) has
+its spectrum within ±2s, s² = dσ²/2 (Wigner).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import softmax
+
+from tacit.arrays import FloatArray
+
+LEAST_LINEAR = 0.03
+LEAST_SHARP = 0.01
+"""The smallest eigenvalue that an estimate of average eigenvalue one may have."""
+
+
+def floored(matrix: FloatArray, least: float) -> FloatArray:
+    """With eigenvalues below ``least`` raised to it.
+
+    >>> floored(np.diag([2.0, -1.0]), 0.1)
+    array([[2. , 0. ],
+           [0. , 0.1]])
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
+
+
+def square_root(matrix: FloatArray) -> FloatArray:
+    """The symmetric root of a positive definite matrix.
+
+    >>> square_root(np.diag([4.0, 9.0]))
+    array([[2., 0.],
+           [0., 3.]])
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 1e-10))) @ vectors.T)
+
+
+def rotation_invariant(matrix: FloatArray, spread: float) -> FloatArray:
+    """Of truth + symmetric noise with s² = spread: ξ = λ − 2s² Re g(λ) along the vectors seen, g
+    the Stieltjes transform of the spectrum seen (Bun, Allez, Bouchaud, Potters 2016).
+
+    >>> rotation_invariant(np.diag([3.0, 1.0]), 0.0)
+    array([[3., 0.],
+           [0., 1.]])
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    blur = 1j * math.sqrt(spread / len(values) + 1e-12)
+    transform = np.mean(1 / (values[:, None] - values - blur), axis=1).real
+    return np.asarray((vectors * (values - 2 * spread * transform)) @ vectors.T)
+
+
+def shape_of(moment: FloatArray, sigma: float, n_tasks: float) -> tuple[FloatArray, FloatArray]:
+    """Two estimates of trace d from Σ v vᵀ, ‖v‖ ≤ 1, with noise σ: linear towards the identity, by
+    the share of its distance from it that is not noise; and rotation invariant."""
+    d = len(moment)
+    scale = d / max(float(np.trace(moment)), 0.3 * n_tasks)
+    seen, identity = scale * moment, np.eye(d)
+    variance = (scale * sigma) ** 2 / 2 + 1 / n_tasks  # of an entry: noise, and a sample of tasks
+    distance = max(float(((seen - identity) ** 2).sum()), 1e-12)
+    kept = max(0.0, 1 - variance * d * (d + 1) / distance)
+    linear = floored(identity + kept * (seen - identity), LEAST_LINEAR)
+    return linear, floored(rotation_invariant(seen, d * variance), LEAST_SHARP)
+
+
+def mean_given_moment(
+    total: FloatArray, sigma: float, moment: FloatArray, n_tasks: float
+) -> FloatArray:
+    """Σ v, seen with noise σ a coordinate, filtered by what is known of Σ v vᵀ (Wiener).
+
+    b = Σ v/m has bbᵀ ⪯ Σ v vᵀ/m: where no deviation lies there is no mean, so as prior
+    b ~ N(0, κP), P the shrunk moment of trace one and κ = ‖b‖² less its noise.
+
+    >>> mean_given_moment(np.array([3.0, 1.0]), 0.0, np.eye(2), 4.0)
+    array([3., 1.])
+    """
+    noise = (sigma / n_tasks) ** 2
+    if noise == 0:
+        return total
+    length = max(float(total @ total) / n_tasks**2 - len(total) * noise, 0.02)
+    prior = length * moment / np.trace(moment)
+    return np.asarray(prior @ np.linalg.solve(prior + noise * np.eye(len(total)), total))
+
+
+def deconvolved(
+    moment: FloatArray, sigma: float, information: FloatArray, vectors: FloatArray, n_tasks: float
+) -> tuple[FloatArray, FloatArray]:
+    """T from the second moment of scores b̃ ~ N(0, Ã + Ã(T − I)Ã), Ã of these mean eigenvalues and
+    eigenvectors: linearly (Wiener, with T − I about 0.6 in size), and rotation invariant."""
+    d, identity = len(information), np.eye(len(information))
+    seen = vectors.T @ moment @ vectors / n_tasks
+    weight = np.outer(information, information)
+    variance = ((sigma / n_tasks) ** 2 / 2 + weight / n_tasks) * (1 + identity)
+    prior = 0.36 * (1 + identity)
+    excess = weight * prior * (seen - np.diag(information)) / (weight**2 * prior + variance)
+    root = 1 / np.sqrt(np.maximum(information, 0.3 * information.mean()))
+    whitened = np.outer(root, root)
+    off = ~np.eye(d, dtype=bool)
+    noise = d * float(np.mean((variance * whitened**2)[off])) if d > 1 else 0.0
+    sharp = rotation_invariant(seen * whitened, noise)
+    linear = floored(vectors @ (identity + excess) @ vectors.T, LEAST_LINEAR)
+    return linear, floored(vectors @ sharp @ vectors.T, LEAST_SHARP)
+
+
+# --- votes ---------------------------------------------------------------------------------------
+
+AMPLITUDES = 4.0 ** np.arange(-4, 24)  # of the signal of a vote, in variances of its noise
+UNLIKE = 0.02  # of the signal's variance is every option's own
+STRONGEST = 8.0  # nats: the most that all tasks together can say against an option
+
+
+def nearness(places: FloatArray, length: float) -> FloatArray:
+    """How alike the totals of options at these places are: exp(−distance²/2 length²).
+
+    >>> nearness(np.array([0.0, 1.0]), 1.0).round(2)
+    array([[1.  , 0.61],
+           [0.61, 1.  ]])
+    """
+    return np.asarray(np.exp(-0.5 * ((places[:, None] - places) / length) ** 2))
+
+
+def smooth_vote(
+    total: FloatArray, sigma: float, alike: FloatArray, n_tasks: float, indifference: float
+) -> FloatArray:
+    """The log prior (K,) of summed ballots that were seen with noise σ.
+
+    Totals of neighbouring options are alike: total ~ N(0, τ² alike) + N(0, σ² I), τ averaged over
+    by its likelihood. What is left is in units of its own uncertainty, or of ``indifference``
+    ballots of all where there is hardly any noise.
+    """
+    left, total = np.asarray(total - total.mean()), total - total.mean()
+    uncertain = 0.0
+    if sigma > 0:
+        centred = alike - alike.mean(0) - alike.mean(1)[:, None] + alike.mean()
+        values, vectors = np.linalg.eigh(centred * len(total) / np.trace(centred))
+        signal = AMPLITUDES[:, None] * (np.maximum(values, 0.0) + UNLIKE)
+        seen = vectors.T @ total
+        variance = sigma**2 * (1 + signal)
+        likely = softmax(-0.5 * (np.log(variance) + seen**2 / variance).sum(axis=1))
+        kept = likely @ (signal / (1 + signal))
+        left = vectors @ (kept * seen)
+        uncertain = sigma * math.sqrt(max(float(kept.mean()), 1e-6))
+    log_prior = left / math.hypot(uncertain, indifference * n_tasks)
+    return np.asarray(np.maximum(log_prior - log_prior.max(), -STRONGEST))
