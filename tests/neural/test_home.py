@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.neural.clients import Examples
-from tacit.neural.home import FOLDS, WAYS, Settled, folds, losses_at, settled, work_of
+from tacit.neural.home import FOLDS, TEMPERATURES, WAYS, Settled, folds, losses_at, settled, work_of
 from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
@@ -81,7 +81,18 @@ def test_losses_are_those_of_one_client_after_the_other() -> None:
     for client, found in enumerate(losses_at(local, models, held)):
         rows = held[:, client][held[:, client] >= 0]
         outputs = local.stacked.one(models[client], data.X[rows])
-        assert found == pytest.approx(float(local.work.row_loss(outputs, data.y[rows]).sum()))
+        for at, temperature in zip(found, TEMPERATURES, strict=True):
+            losses = local.work.row_loss(outputs / temperature, data.y[rows])
+            assert at == pytest.approx(float(losses.sum()))
+
+
+def test_a_model_is_not_refused_for_being_sure_of_itself() -> None:
+    """Three times the shared model says the same, only louder."""
+    data = examples([8] * 40)
+    wrong = torch.rand(len(data.y), generator=torch.Generator().manual_seed(2)) < 0.1
+    local = trainer(Examples(data.X, torch.where(wrong, 0, data.y), data.offsets))
+    found = taken_home(local, learned() * 3)
+    assert (found.ways == WAYS.index("shared")).mean() > 0.5
 
 
 def test_small_clients_take_home_a_good_shared_model() -> None:

@@ -52,7 +52,7 @@ def test_more_budget_travels_further_until_the_noise_vanishes() -> None:
     assert all(FEWEST <= planned.rounds <= MOST for planned in plans)
 
 
-def test_clip_norms_cool_tenfold() -> None:
+def test_clip_norms_cool_to_a_fifth() -> None:
     found = clips(schedule(zero_out(2.0), mixing.mean(538), MLP))
     assert found[-1] / found[0] == pytest.approx(COOLED)
 

@@ -56,6 +56,10 @@ GENTLE = 1 / 3
 PULL = 0.3
 """λ of what holds a shared model to w̃."""
 
+TEMPERATURES = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
+"""Outputs are divided by the one that suits them best, before their losses are compared: what is
+asked is how well a way tells classes apart, and noise makes a model sure of itself, not wrong."""
+
 
 @dataclass(frozen=True, eq=False)
 class Settled:
@@ -125,13 +129,13 @@ def _cross_validated(
     way: Way, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins
 ) -> FloatArray:
     """(m,), the mean loss of each client's rows under models that did not see them."""
-    examples, total = trainer.examples, np.zeros(trainer.examples.clients)
+    examples, found = trainer.examples, []
     for number, (rest, held) in enumerate(folds(examples, trainer.work.batch, coins.of("folds"))):
         mine = coins.of(way).of(number)
         models = _walked(way, replace(trainer, examples=rest), start, heard, mine)
-        total += losses_at(trainer, models, held)
+        found.append(losses_at(trainer, models, held))
     with np.errstate(invalid="ignore"):  # a client without rows has no mean
-        return total / examples.sizes
+        return np.asarray(np.sum(found, axis=0).min(axis=1) / examples.sizes)
 
 
 def folds(examples: Examples, batch: int, coins: Coins) -> Iterator[tuple[Examples, IntArray]]:
@@ -170,23 +174,28 @@ def _blocks(
 
 
 def losses_at(trainer: Trainer, models: Tensor, rows: IntArray) -> FloatArray:
-    """(m,): the total loss of models (m, d), each on its client's rows (blocks, m, batch).
+    """(m, temperatures): total losses of models (m, d) on their clients' rows (blocks, m, batch).
 
-    In passes, as in training: no bit of it depends on who else is there.
+    In passes, as in training: no bit of it depends on who else is there. Numbers have one
+    temperature, 1.
     """
     drawn, size = torch.from_numpy(rows).to(trainer.device), trainer.slots()
+    temperatures = TEMPERATURES if trainer.work.loss == "cross_entropy" else TEMPERATURES[:1]
 
     @torch.no_grad()
     def job(worker: Worker, part: slice) -> Tensor:
         parameters = worker.stacked.views(filled(models[part], size))
-        total = models.new_zeros(size)
+        total = models.new_zeros(size, len(temperatures))
         before = worker.stacked.set_training(False)
         try:
             for block in drawn[:, part]:
                 places = filled(block, size, NOBODY).flatten()
                 x, y = trainer.examples.at(places)
-                losses = trainer.work.row_loss(worker.stacked(parameters, x), y)
-                total += torch.where(places == NOBODY, 0.0, losses).view(size, -1).sum(1)
+                outputs = worker.stacked(parameters, x)
+                for column, temperature in enumerate(temperatures):
+                    losses = trainer.work.row_loss(outputs / temperature, y)
+                    losses = torch.where(places == NOBODY, 0.0, losses)
+                    total[:, column] += losses.view(size, -1).sum(1)
         finally:
             worker.stacked.set_training(before)
         return total[: part.stop - part.start]
