@@ -18,6 +18,7 @@ from tacit.learners.averaged_model import AveragedModel
 from tacit.learners.covariance_prior import CovariancePrior
 from tacit.learners.mean_regularized import MeanRegularized
 from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
+from tacit.learners.shared_prior import SharedPrior
 from tacit.learners.task_relationship import TaskRelationship
 from tacit.privacy.auditing import AuditResult, audit_one_run
 from tacit.privacy.budget import Budget
@@ -60,6 +61,7 @@ TURNED_ROUND = f"one of {TASKS} tasks with {ROWS} rows each, y = x₁, becomes y
 TURNED = f"one of {TASKS} tasks with {2 * DIM} rows each, y = x₁, becomes y = x₂"
 OPPOSITE = Pair(MeanRegularized, opposite_tasks, TURNED_ROUND)
 PAIRS = (
+    Pair(SharedPrior, opposite_tasks, TURNED_ROUND, {}),
     Pair(CovariancePrior, orthogonal_tasks, TURNED),
     Pair(LowRank, orthogonal_tasks, TURNED),
     Pair(GroupSparse, orthogonal_tasks, TURNED),

@@ -33,6 +33,7 @@ from tacit.learners.averaged_model import AveragedModel
 from tacit.learners.covariance_prior import CovariancePrior
 from tacit.learners.mean_regularized import Curator, MeanRegularized, Tasks
 from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
+from tacit.learners.shared_prior import SharedPrior
 from tacit.learners.task_relationship import TaskRelationship
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss, Squared
@@ -129,6 +130,7 @@ SUBJECTS = tuple(
     Subject(learner, loss, parameters)
     for learner, parameters in (
         (MeanRegularized, {"rounds": 2}),
+        (SharedPrior, {}),
         (CovariancePrior, {"rounds": 2}),
         (LowRank, {"rounds": 2}),
         (GroupSparse, {"rounds": 2}),
