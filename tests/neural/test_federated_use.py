@@ -283,7 +283,7 @@ SPOILT[2, 1] = np.nan
 BAD: list[tuple[dict[str, Any], tuple[Any, Any, Any], str]] = [
     ({"model": None}, (X, Y, TASK), "needs a model"),
     ({"method": "sgd"}, (X, Y, TASK), "method must be"),
-    ({"loss": "hinge"}, (X, Y, TASK), "loss must be one of"),
+    ({"loss": "hinge"}, (X, Y, TASK), "loss must be 'cross_entropy' or 'squared'"),
     ({"rounds": 0}, (X, Y, TASK), "rounds must be"),
     ({"checkpoint_every": 0}, (X, Y, TASK), "checkpoint_every must be"),
     ({"device": "cuda"}, (X, Y, TASK), "finds no CUDA"),

@@ -92,6 +92,17 @@ def read_checkpoint(path: Path, like: State) -> tuple[State, str]:
     return state, about["run"]
 
 
+def left_off(path: Path | None, like: State, door: Door | None) -> State | None:
+    """Where the checkpoint left off, if there is one; what it says of a private run must have gone
+    through the door."""
+    if path is None or not path.exists():
+        return None
+    saved, _ = read_checkpoint(path, like)
+    if door is not None:
+        saved.require_released(door)
+    return saved
+
+
 def named_run(path: Path | None, run: str | None) -> str | None:
     """The run to resume, or the name that was asked for; InvalidInput if they differ."""
     if path is None or not path.exists():

@@ -7,10 +7,10 @@ and where it differs from the paper: pmtl.py.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -22,27 +22,34 @@ from tacit.arrays import Array, FloatArray
 from tacit.engine import Message, Outcome, Progress, run_rounds
 from tacit.errors import InvalidInput
 from tacit.estimator import learner
-from tacit.estimator.fitted import Fitted, Unknown, column_by_text, columns_of, has_classes
+from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.neural import mixing
-from tacit.neural.checkpoint import State, named_run, read_checkpoint, write_checkpoint
+from tacit.neural.after_rounds import AfterRound, watched
+from tacit.neural.checkpoint import State, left_off, named_run
 from tacit.neural.finetuning import Finetuning, finetuned, require_kind
+from tacit.neural.guarantee import doubts, guaranteed
 from tacit.neural.inputs import Classes, as_rows, chosen_device, gathered, targets_of
-from tacit.neural.isolation_trial import ASSUMED, doubt
+from tacit.neural.isolation_trial import doubt
 from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.personal import PersonalModels, require_usable, width
 from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedServer, Method, Plan
 from tacit.neural.round_costs import epsilon_of, within_budget
-from tacit.neural.sampling import Everyone, Sampler, chosen_sampler
+from tacit.neural.sampling import Sampler, chosen_sampler
 from tacit.neural.secret_streams import Coins, coins_and_noise
 from tacit.neural.stacked import Stacked, require_personal
-from tacit.privacy.budget import Budget, Guarantee
-from tacit.privacy.planning import UNIT, Door, history, open_door, stated
+from tacit.parameters import (
+    Between,
+    Count,
+    NonNegative,
+    Positive,
+    Seed,
+    Size,
+    require_parameters,
+)
+from tacit.privacy.budget import Budget
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.planning import Door, history, open_door
 from tacit.privacy.release import new_run
-
-NOT_COVERED = (*UNIT.not_covered, "the parameters that the module came with", *ASSUMED)
-OWN_BROADCAST = "the broadcast that a client alone listens to: hand it to nobody but that client"
-SEEDED = "coins from a seeded generator: who takes part is no secret"
-MEASURED = "classes taken from the data: declare them with classes="
 
 
 @learner
@@ -69,29 +76,29 @@ class FederatedMTL(Fitted):
     method: Method = "mtl"
     loss: Literal["cross_entropy", "squared"] = "cross_entropy"
     budget: Budget | None = None
-    rounds: int = 50
+    rounds: Count = 50
     sampling: Sampler | Literal["auto"] = "auto"
-    participation: float = 0.2
-    local_steps: int = 10
-    batch: int = 32
-    learning_rate: float = 0.1
-    pull: float = 0.1
-    clip_norm: float = 1.0
+    participation: Annotated[float, Between(1e-6, 1)] = 0.2
+    local_steps: Count = 10
+    batch: Size = 32
+    learning_rate: Positive = 0.1
+    pull: NonNegative = 0.1
+    clip_norm: Positive = 1.0
     adaptive_clip: Adaptive | None = None
     relation: Any = None
     finetune: Finetuning | None = "mean"
-    finetune_steps: int = 20
-    finetune_pull: float = 0.1
-    noise_multiplier: float | None = None
-    ledger: Any = None
+    finetune_steps: Count = 20
+    finetune_pull: NonNegative = 0.1
+    noise_multiplier: Positive | None = None
+    ledger: Ledger | Path | str | None = None
     run: str | None = None
-    checkpoint: str | Path | None = None
-    checkpoint_every: int = 10
+    checkpoint: Path | str | None = None
+    checkpoint_every: Count = 10
     noise: Literal["secure", "simulated"] = "secure"
     classes: Any = None
     device: str | None = None
-    chunk: int | None = None
-    random_state: int | None = None
+    chunk: Size | None = None
+    random_state: Seed | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -118,31 +125,25 @@ class FederatedMTL(Fitted):
             door, apart = self._door(plan, trainer, labels, run, noise, classes)
         server, clients, saved = self._halves(plan, rounds, trainer, coins, door)
         models = self._models_around(clients, server.start(), classes, rows)
-        self.private_history_: list[dict[str, float]] = []
-        after = self._after(clients, rounds, run, saved, self._watched(models, labels, watch))
+        scored = watched(models, labels, watch, trainer.work.row_loss)
+        every = self.checkpoint_every
+        after = AfterRound(
+            clients, self.budget, run, rounds, scored, self._checkpoint, every, saved
+        )
         outcome = run_rounds(clients, server, door, isolated=apart, after=after, progress=progress)
         self._remember(plan, rounds, door, labels, outcome, public=models.public)
-        self.run_ = run
+        self.run_, self.private_history_ = run, after.lines
         centres, own = clients.centres(outcome.shared), self._at_home(clients, outcome)
         self._set_models(replace(models, centres=centres, models=own), labels)
         return self
 
     def _check(self) -> None:
         """Refuses parameters that mean nothing, before anything is computed."""
+        require_parameters(self)
         if self.model is None:
             raise InvalidInput("FederatedMTL needs a model: any torch.nn.Module")
-        if self.method not in get_args(Method):
-            raise InvalidInput(f"method must be {', '.join(get_args(Method))}, got {self.method!r}")
-        if self.noise not in ("secure", "simulated"):
-            raise InvalidInput(f"noise must be 'secure' or 'simulated', got {self.noise!r}")
-        if not isinstance(self.budget, Budget | None):
-            raise InvalidInput(f"budget must be one Budget for all clients, got {self.budget!r}")
-        for name in ("rounds", "checkpoint_every"):
-            given = getattr(self, name)
-            if not isinstance(given, int | np.integer) or given < 1:
-                raise InvalidInput(f"{name} must be a number of at least 1, got {given!r}")
         require_personal(self.model)
-        self._work_at_home()  # a mistake there should not cost a whole run
+        require_kind(self.finetune or "mean", self.loss)  # at home: it should not cost a whole run
 
     def _module(self) -> nn.Module:
         """A copy: the user's own stays where and as it is."""
@@ -154,7 +155,6 @@ class FederatedMTL(Fitted):
         return LocalWork(self.local_steps, self.batch, self.learning_rate, pull, self.loss)
 
     def _work_at_home(self) -> LocalWork:
-        require_kind(self.finetune or "mean", self.loss)
         return replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
 
     # --- what is public before the first round ---------------------------------------------------
@@ -184,11 +184,8 @@ class FederatedMTL(Fitted):
         assert self.budget is not None
         require_usable(trainer.stacked, trainer.examples.X)
         together = doubt(trainer, plan.sampler, shared=len(plan.mixing.weights) == 1)
-        doubts = [together] if together else []
-        if noise is not None and plan.sampler != Everyone():
-            doubts.append(SEEDED)
-        if classes is not None and classes.measured:
-            doubts.append(MEASURED)
+        measured = classes is not None and classes.measured
+        found = doubts(plan, together, seeded=noise is not None, measured=measured)
         door = open_door(
             self._spends_from(),
             run,
@@ -196,7 +193,7 @@ class FederatedMTL(Fitted):
             self.budget,
             noise,
             pure=False,
-            doubts=[*doubts, *self._uncounted()],
+            doubts=[*found, *self._uncounted()],
             family=self._member(),
             by_plan=True,
         )
@@ -206,16 +203,12 @@ class FederatedMTL(Fitted):
         self, plan: Plan, rounds: int, trainer: Trainer, coins: Coins, door: Door | None
     ) -> tuple[FederatedServer, FederatedClients, State | None]:
         """Server and clients where they begin, or where the checkpoint left off."""
-        w, path = trainer.stacked.start(), self._checkpoint
+        w = trainer.stacked.start()
         begin, models = plan.begin(w, self.clip_norm), plan.own_models(w)
-        saved = None
-        if path is not None and path.exists():
-            saved = read_checkpoint(path, State.of(begin, models))[0]
+        saved = left_off(self._checkpoint, State.of(begin, models), door)
+        if saved is not None:
+            begin = saved.unprotected() if door is None else begin
             models = saved.models
-            if door is None:
-                begin = saved.unprotected()
-            else:
-                saved.require_released(door)
         clients = FederatedClients(plan, trainer, coins, models)
         return FederatedServer(plan, rounds, begin), clients, saved
 
@@ -239,50 +232,6 @@ class FederatedMTL(Fitted):
             tuple(rows.shape[1:]),
         )
 
-    def _watched(
-        self, models: PersonalModels, labels: tuple[Hashable, ...], watch: Any
-    ) -> Callable[[Tensor], dict[str, float]] | None:
-        """Scores models (m, d) on the watched rows; they are refused now, if at all."""
-        if watch is None:
-            return None
-        X, y, task = (*watch, None)[:3]
-        rows, targets = models.rows(X), models.targets(y)
-        columns = columns_of(column_by_text(labels), task, len(rows))
-
-        def scored(now: Tensor) -> dict[str, float]:
-            there = replace(models, models=now)
-            return there.scored(self._work().row_loss, rows, targets, columns)
-
-        scored(models.models)
-        return scored
-
-    def _after(
-        self,
-        clients: FederatedClients,
-        rounds: int,
-        run: str,
-        saved: State | None,
-        scored: Callable[[Tensor], dict[str, float]] | None,
-    ) -> Callable[[Message, Any], None]:
-        """After each round: checkpoint, and a look at the watched rows."""
-        path = self._checkpoint
-
-        def after(shared: Message, kept: Any) -> None:
-            number = int(shared["round"].value)
-            if saved is not None and number <= saved.round:
-                if number == saved.round:
-                    saved.require_following(shared)
-                return
-            models = clients.models if kept is None else kept
-            if path is not None and (number == rounds or number % self.checkpoint_every == 0):
-                write_checkpoint(path, State.of(shared, models), run)
-            if scored is not None:
-                line = {"round": float(number)} | scored(clients.current(shared, kept))
-                line["epsilon"] = epsilon_of(clients.plan, number, self.budget)
-                self.private_history_.append(line)
-
-        return after
-
     # --- when it is done -------------------------------------------------------------------------
 
     def _remember(
@@ -300,24 +249,9 @@ class FederatedMTL(Fitted):
         self.ledger_ = None if door is None else door.ledger
         self.transcript_ = outcome.transcript
         self.shared_ = {"centres": outcome.shared["centres"]} if public else {}
-        self.guarantee_ = self._guarantee(plan, door)
+        self.guarantee_ = guaranteed(plan, door)
         self._warn_of_refits(self.guarantee_)
         self.history_ = [] if door is None else history(door)
-
-    def _guarantee(self, plan: Plan, door: Door | None) -> Guarantee:
-        """What this run, with all others recorded for these clients, reveals about one of them."""
-        if door is None:
-            return replace(UNIT, reason="budget=None: no privacy at all")
-        own = () if plan.mixing.public else (OWN_BROADCAST,)
-        return stated(
-            replace(UNIT, not_covered=(*NOT_COVERED, *own)),
-            door.ledger,
-            door.labels,
-            [door.run],
-            neighbours=door.neighbours,
-            accountant=f"{type(plan.sampler).__name__}: all rounds composed as planned (PLD, "
-            "binomial mixture or exact Gaussian DP)",
-        )
 
     def _set_models(self, models: PersonalModels, labels: tuple[Hashable, ...]) -> None:
         self._models = models

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import sum_sensitivity
 
 
+@runtime_checkable
 class Sampler(Protocol):
     """Draws cohorts, and says what a noisy sum over one reveals."""
 
@@ -168,10 +169,8 @@ def chosen_sampler(
     >>> chosen_sampler("auto", 0.2, Budget(1.0, neighbours="zero-out"))
     Poisson(rate=0.2)
     """
-    if not isinstance(sampling, str):
-        return sampling
     if sampling != "auto":
-        raise InvalidInput(f"sampling must be a sampler or 'auto', got {sampling!r}")
+        return sampling
     if budget is not None and budget.neighbours == "zero-out":
         return Poisson(participation)
     return Everyone()
