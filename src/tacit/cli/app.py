@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, demo, fit, hand_out, ledger, predict, ranges, report, verify
+from tacit.cli import audit, demo, federate, fit, hand_out, ledger, predict, ranges, report, verify
 from tacit.cli.output import stop
 
 app = typer.Typer(
@@ -47,6 +47,12 @@ ledger_app = typer.Typer(help="What was spent, on whom, and whether the record i
 ledger_app.command("show", epilog=ledger.SHOW_EXAMPLES)(ledger.show)
 ledger_app.command("verify", epilog=ledger.VERIFY_EXAMPLES)(ledger.verify)
 app.add_typer(ledger_app, name="ledger", no_args_is_help=True)
+
+federate_app = typer.Typer(help="The learners where the data are: sites and a coordinator.")
+federate_app.command("init", epilog=federate.INIT_EXAMPLES)(federate.init)
+federate_app.command("up", epilog=federate.UP_EXAMPLES)(federate.up)
+federate_app.command("status", epilog=federate.STATUS_EXAMPLES)(federate.status)
+app.add_typer(federate_app, name="federate", no_args_is_help=True)
 
 USAGE = typer.BadParameter.__mro__[2]  # click's own error, wherever typer keeps click
 

@@ -1,0 +1,71 @@
+"""The two Flower apps of a federation: tables in, pages out, and in between federation/.
+
+A project that ``tacit federate init`` writes imports ``client`` and ``server`` from here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tacit.certificate.documents import seal_again
+from tacit.cli.cells import cells, features, task_texts
+from tacit.cli.loading import load_model
+from tacit.errors import InvalidInput
+from tacit.federation.flower import client_app, server_app
+from tacit.federation.site import PRIVATE, Site
+from tacit.federation.terms import Terms
+from tacit.privacy.signing import Signer
+from tacit.tasks import TaskSet, read_table
+from tacit.tasks.tables import require_column
+
+TABLES = ("rows.csv", "rows.parquet")
+
+
+def rows_of(place: Path, terms: Terms) -> tuple[TaskSet, TaskSet | None]:
+    """The rows in a site's folder as declared: to learn from, and to be judged by at home."""
+    there = [place / name for name in TABLES if (place / name).exists()]
+    if len(there) != 1:
+        raise InvalidInput(f"{place} must hold one table, {' or '.join(TABLES)}")
+    frame, schema = read_table(there[0]), terms.schema
+    task, target = terms.columns["task"], terms.columns["target"]
+    for name, role in ((task, "task"), (target, "target")):
+        require_column(name, frame.columns, role)
+    y, labels = cells(frame[target], schema.target), task_texts(frame[task])
+    tasks = TaskSet.from_arrays(features(frame, schema), y, labels, schema=schema)
+    if terms.holdout == 0:
+        return tasks, None
+    coins = np.random.default_rng(int(terms.digest[:16], 16))
+    return tasks.split(1 - terms.holdout, coins)
+
+
+def training_rows(place: Path, terms: Terms) -> TaskSet:
+    """What a site learns from."""
+    return rows_of(place, terms)[0]
+
+
+def private_page(site: Site) -> None:
+    """The site's own scores on the rows that it kept, for nobody else's eyes."""
+    from tacit import folder
+    from tacit.report.local_view import measure, write_local
+    from tacit.report.pages import write_local_page
+
+    training, held_out = rows_of(site.place, site.terms)
+    own = site.place / PRIVATE
+    if held_out is not None and not (own / folder.LOCAL_PAGE).exists():
+        model = load_model(own)
+        write_local(measure(model, training, held_out, site.terms.schema), own)
+        write_local_page(own)
+
+
+def public_page(place: Path, signer: Signer) -> None:
+    """What may be shown to anyone, under the seal."""
+    from tacit.report.pages import write_pages
+
+    write_pages(place)
+    seal_again(place, signer)
+
+
+client = client_app(training_rows, private_page)
+server = server_app(public_page)

@@ -1,0 +1,1 @@
+"""Flower: one more engine. The same participants and coordinators, where the data are."""

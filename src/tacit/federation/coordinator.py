@@ -1,0 +1,139 @@
+"""The coordinator of a run: agreement, rounds, what everybody gets; from its folder, and again
+from there after whatever happened.
+
+::
+
+    terms.json      what the sites sign              ledger.sqlite   what was spent, and released
+    key.pem         signs the certificate            journal.jsonl   who answered when; private
+    model/          shared numbers, certificate, seal, run.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tacit import folder
+from tacit.certificate import digest, documents
+from tacit.certificate.checks import budget_to_json
+from tacit.engine import Progress
+from tacit.errors import InvalidInput
+from tacit.estimator import MultiTaskEstimator
+from tacit.federation.engine import OverSites
+from tacit.federation.home import without_rows
+from tacit.federation.site import PUBLIC
+from tacit.federation.sites import Channel, Sites
+from tacit.federation.terms import Terms
+from tacit.folder import RunState
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.signing import Signer, signer_in
+from tacit.tasks.labels import written_label
+
+KEY, JOURNAL, MODEL = "key.pem", "journal.jsonl", "model"
+WHEN = "whether and when a site answers: the coordinator sees it, and others how long a round takes"
+
+
+@dataclass(frozen=True)
+class Journal:
+    """Lines of JSON, for the operator alone."""
+
+    file: Path
+
+    def __call__(self, what: str, **about: Any) -> None:
+        """One more line, on the disk."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        with self.file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps({"at": now, "what": what} | about, ensure_ascii=False) + "\n")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All of them; one that was cut by a crash is left out."""
+        if not self.file.exists():
+            return []
+        found = []
+        for line in self.file.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+        return found
+
+
+Pages = Callable[[Path, Signer], None] | None
+"""Writes what people read into the folder, and seals it again."""
+
+
+def coordinate(
+    place: Path, channel: Channel, pages: Pages = None, progress: Progress = None
+) -> Path:
+    """Runs what the terms say, or goes on with it; the folder with what everybody may have."""
+    terms = Terms.read(place)
+    if not terms.installed():
+        raise InvalidInput("the code installed here is not that of the terms")
+    signer = signer_in(place / KEY)
+    if signer.fingerprint != terms.coordinator:
+        raise InvalidInput(f"{place / KEY} is not the key that the terms name")
+    sites = Sites(terms, channel, Journal(place / JOURNAL))
+    try:
+        return _coordinated(place, sites, signer, pages, progress)
+    except Exception as error:  # whatever it is, the operator reads it there
+        sites.note("failed", why=str(error) or type(error).__name__)
+        raise
+
+
+def _coordinated(
+    place: Path, sites: Sites, signer: Signer, pages: Pages, progress: Progress
+) -> Path:
+    terms, out = sites.terms, place / MODEL
+    with folder.held(out), Ledger(place / folder.LEDGER, dataset=terms.dataset) as ledger:
+        sites.agree()
+        if not (out / folder.SEAL).exists():
+            sites.note("started", run=terms.run)
+            model = terms.model(ledger)
+            model._engine = OverSites(sites)
+            model.fit_tasks(
+                without_rows(terms.labels, terms.schema), terms.schema, progress=progress
+            )
+            _write(model, terms, signer, out)
+        if pages is not None and not (out / folder.PUBLIC_PAGE).exists():
+            pages(out, signer)
+        files = {name: (out / name).read_bytes() for name in PUBLIC if (out / name).exists()}
+        certificate = folder.read_json(out / folder.CERTIFICATE)
+        sites.finish(files, lambda place, made: _sealed(terms, place, made, certificate, signer))
+    return out
+
+
+def _write(model: MultiTaskEstimator, terms: Terms, signer: Signer, out: Path) -> None:
+    """What everybody may have, certified; run.json says where it was recorded."""
+    promised = model.guarantee_
+    model.guarantee_ = replace(promised, not_covered=(*promised.not_covered, WHEN))
+    how = "SHA-256 of the terms that every site signed"
+    state = RunState(
+        terms.run, {}, f"../{folder.LEDGER}", terms.dataset, terms.digest, complete=True
+    )
+    model.certify(
+        signer,
+        data={"fingerprint": terms.digest, "how": how},
+        tasks={"column": terms.columns.get("task"), "count": len(terms.labels)},
+        target=terms.columns.get("target"),
+        loss=model.loss,
+        budget=budget_to_json(terms.budget),
+    )
+    state.write(out)
+    model.save(out, public=True, unproven=terms.noise == "simulated", signing_key=signer)
+
+
+def _sealed(
+    terms: Terms, place: int, made: str, certificate: Mapping[str, Any], signer: Signer
+) -> bytes:
+    """The seal of one task's hand-out, with the digest that its site told."""
+    document = {
+        "format": documents.SEAL,
+        "certificate": digest(certificate),
+        "files": {folder.MODEL: made},
+        "tasks": [written_label(terms.labels[place])],
+    }
+    return documents.rendered(documents.signed(document, signer))

@@ -1,0 +1,73 @@
+"""One more engine: the rounds of the in-process one, over sites that are somewhere else.
+
+The coordinator's process has every task by name and nobody's rows. So the participant that its own
+learner makes contributes what tasks without rows do, zero, in the shape of the step: these are the
+rows of whoever is not heard. What sites answer takes its place, and everything else, the door, the
+ledger, the edge, the transcript, is ``run_rounds`` (engine/rounds.py). Each site holds one of its
+tasks against the same task alone before its first answer; here nobody could.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tacit.arrays import FloatArray
+from tacit.engine import Coordinator, Message, Outcome, Participant, Progress, Step, run_rounds
+from tacit.errors import InvalidInput
+from tacit.federation.home import Planned
+from tacit.federation.sites import Sites
+from tacit.privacy.planning import Door
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The participant of all sites together."""
+
+    sites: Sites
+    silent: Participant  # of all tasks, without their rows
+    steps: tuple[Step, ...]
+    planned: Planned
+    told: list[Message]  # what was shared before each step so far
+
+    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
+        """The rows of all tasks, as far as their sites were heard."""
+        number = self.steps.index(step)
+        silence, kept = self.silent.contribute(step, shared, state)
+        return self.sites.rows(number, self.told, self.planned, np.asarray(silence)), kept
+
+    def select(self, units: Sequence[int]) -> Elsewhere:
+        """Those who are not these units stay silent: a site checks its own."""
+        return replace(self, silent=self.silent.select(units))
+
+    def tell(self, shared: Message, _: Any) -> None:
+        """What the next step begins with."""
+        self.told.append(shared)
+
+
+@dataclass(frozen=True)
+class OverSites:
+    """An engine with the duties of ``run_rounds``."""
+
+    sites: Sites
+
+    def __call__(
+        self,
+        participant: Participant,
+        coordinator: Coordinator,
+        door: Door,
+        *,
+        progress: Progress = None,
+    ) -> Outcome:
+        """Runs all steps; what is shared after the last. What was released before is not asked for
+        again, so a coordinator that died goes on where its ledger ends."""
+        if door.at_home is not None:
+            raise InvalidInput("noise of each task's own is not drawn over a network yet")
+        steps, planned = coordinator.steps, Planned(door.mu, door.pure)
+        there = Elsewhere(self.sites, participant, steps, planned, [coordinator.start()])
+        return run_rounds(
+            there, coordinator, door, isolated=False, after=there.tell, progress=progress
+        )

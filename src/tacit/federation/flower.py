@@ -1,0 +1,124 @@
+"""Over Flower: a request is a message of a run, an answer its reply; one entry of plain bytes each.
+
+Flower brings them there: SuperLink and SuperNodes, TLS, keys of the nodes, processes. It knows
+nothing of what is inside, and nothing of ours is unpickled. A node starts a process for every
+message, so a site has no memory but its folder (records.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from tacit.errors import InvalidInput
+from tacit.federation.coordinator import KEY, coordinate
+from tacit.federation.site import Site
+from tacit.federation.terms import Terms
+from tacit.privacy.signing import Signer, signer_in
+from tacit.tasks import TaskSet
+
+log = logging.getLogger(__name__)
+
+CONTENT = "tacit"
+PAUSE = 0.2
+"""Seconds between two looks at what has arrived."""
+
+Read = Callable[[Path, Terms], TaskSet]
+"""The rows in a site's folder, read as the terms declare them."""
+
+Finished = Callable[[Site], None]
+"""What a site does with its folder when it is whole: its private page."""
+
+
+def carried(content: bytes) -> RecordDict:
+    """As Flower carries it."""
+    return RecordDict({CONTENT: ConfigRecord({CONTENT: content})})
+
+
+def content_of(message: Message) -> bytes:
+    """Inverse of ``carried``; nothing of a message that failed on its way."""
+    if message.has_error():
+        return b""
+    records = message.content.config_records
+    found = records[CONTENT].get(CONTENT) if CONTENT in records else None
+    return found if isinstance(found, bytes) else b""
+
+
+@dataclass(frozen=True)
+class FlowerChannel:
+    """The nodes of a run; an address is the number that the SuperLink gave a node."""
+
+    grid: Grid
+
+    def addresses(self) -> Sequence[str]:
+        """Of everybody who is there now."""
+        return [str(node) for node in self.grid.get_node_ids()]
+
+    def ask(self, requests: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, bytes]]:
+        """Each message lives as long as the round: what comes later is not delivered any more."""
+        until = time.monotonic() + seconds
+        messages = [
+            Message(carried(request), int(address), "query", ttl=seconds)
+            for address, request in requests.items()
+        ]
+        pushed = zip(self.grid.push_messages(messages), requests, strict=True)
+        waiting = {number: address for number, address in pushed if number}
+        while waiting and time.monotonic() < until:
+            for reply in self.grid.pull_messages(list(waiting)):
+                address = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if address is not None and (content := content_of(reply)):
+                    yield address, content
+            if waiting:
+                time.sleep(PAUSE)
+
+
+def server_app(pages: Callable[[Path, Signer], None]) -> ServerApp:
+    """Coordinates the run whose folder the run's configuration names."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        place = Path(str(context.run_config["coordinator"]))
+        coordinate(place, FlowerChannel(grid), pages)
+
+    return app
+
+
+def client_app(read: Read, finished: Finished) -> ClientApp:
+    """Answers for the site whose folder the node's configuration names."""
+    app = ClientApp()
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        place = site_folder(context)
+        terms = Terms.read(place)
+        rows = partial(read, place, terms)
+        site = Site(place.name, terms, rows, signer_in(place / KEY), place)
+        answer = site.answer(content_of(message))
+        if site.is_whole():
+            try:
+                finished(site)
+            except Exception:  # at home, after everything that others see: it stops nothing
+                log.exception("nothing was measured at home")
+        return Message(carried(answer), reply_to=message)
+
+    return app
+
+
+def site_folder(context: Context) -> Path:
+    """Named by the node; in a simulation the nodes are numbered, and so are the folders."""
+    named = context.node_config.get("site")
+    if named is not None:
+        return Path(str(named))
+    if "sites" not in context.run_config or "partition-id" not in context.node_config:
+        raise InvalidInput("this node was started without --node-config 'site=\"FOLDER\"'")
+    folders = sorted(Path(str(context.run_config["sites"])).iterdir())
+    return folders[int(context.node_config["partition-id"])]

@@ -1,0 +1,115 @@
+"""A site's tasks among all tasks of a run: the others are there by name, and have no rows.
+
+A learner may look up its place among all tasks (S1's covariance of tasks does). A task's row is the
+same bits in any batch, so whoever has a few tasks computes with all labels, and keeps his own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.arrays import FloatArray
+from tacit.engine import Facts, Message, Participant
+from tacit.errors import InvalidInput
+from tacit.estimator import Home, MultiTaskEstimator
+from tacit.federation.terms import Terms
+from tacit.linear.losses import loss_named
+from tacit.linear.threads import isolated
+from tacit.privacy.accounting import Cost
+from tacit.tasks import Schema, TaskSet, canonical_label
+
+
+def without_rows(labels: Sequence[Hashable], schema: Schema) -> TaskSet:
+    """All tasks by name: what a coordinator has of them."""
+    names = schema.feature_names_out
+    none = np.zeros(0, dtype=np.int64)
+    offsets = np.zeros(len(labels) + 1, dtype=np.int64)
+    empty = np.zeros((0, len(names))), np.zeros(0)
+    return TaskSet(*empty, offsets, tuple(labels), none, names, schema.classes)
+
+
+def among(tasks: TaskSet, labels: Sequence[Hashable]) -> TaskSet:
+    """The same tasks in their places among all labels."""
+    where = {canonical_label(label): i for i, label in enumerate(labels)}
+    found = [where.get(canonical_label(label), -1) for label in tasks.labels]
+    if -1 in found:
+        stranger = tasks.labels[found.index(-1)]
+        raise InvalidInput(f"task {stranger!r} is none of the {len(labels)} that were agreed on")
+    ordered = tasks.select(np.argsort(found))
+    sizes = np.zeros(len(labels), dtype=np.int64)
+    sizes[np.sort(found)] = ordered.sizes
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    return TaskSet(
+        ordered.X,
+        ordered.y,
+        offsets,
+        tuple(labels),
+        ordered.order,
+        tasks.feature_names,
+        tasks.classes,
+    )
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What the coordinator's ledger leaves to this run: public, and the same for all rounds."""
+
+    mu: float
+    pure: Cost | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, said: Any) -> Planned:
+        """Inverse of to_dict; InvalidInput if it is none."""
+        try:
+            pure = said["pure"]
+            return cls(float(said["mu"]), None if pure is None else Cost(**pure))
+        except (LookupError, TypeError, ValueError) as error:
+            raise InvalidInput(f"a run is planned by mu and pure, got {said!r}") from error
+
+
+@dataclass(frozen=True)
+class OwnTasks:
+    """What a site computes with: the learner, and its tasks at home among all."""
+
+    model: MultiTaskEstimator
+    home: Home  # of all labels, the others' without rows
+    places: tuple[int, ...]  # of its own
+
+    @classmethod
+    def of(cls, terms: Terms, site: str, tasks: TaskSet) -> OwnTasks:
+        """Refuses rows of a task that is another site's."""
+        model, places = terms.model(), terms.places[site]
+        own = [terms.labels[i] for i in places]
+        whole = among(among(tasks, own), terms.labels)
+        home = model._home(whole, terms.schema, loss_named(model.loss))
+        return cls(model, home, tuple(places))
+
+    def facts(self, terms: Terms, planned: Planned) -> Facts:
+        """Everything public, as the coordinator has it."""
+        return Facts(
+            labels=terms.labels,
+            width=self.home.problems.X.shape[1],
+            loss=self.home.loss,
+            declared_features=self.home.declared_features,
+            declared_target=self.home.declared_target,
+            neighbours=terms.budget.neighbours,
+            mu=planned.mu,
+            pure=planned.pure,
+        )
+
+    def participant(self, facts: Facts) -> Participant:
+        """The half of its own tasks alone."""
+        return self.model._participant(self.home, facts).select(self.places)
+
+    def models(self, shared: Message) -> FloatArray:
+        """(k, d + 1): what its tasks make of what was shared; this never leaves."""
+        with isolated():
+            return np.asarray(self.model._at_home(self.home, shared)[list(self.places)])

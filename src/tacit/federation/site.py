@@ -1,0 +1,257 @@
+"""A site: rows at home, answers out. Every request is looked at before anything is computed.
+
+::
+
+    agree        the terms                    → a signature, if they are the site's own copy
+    contribute   broadcasts up to a round     → one row for each of its tasks
+    finish       shared numbers, certificate  → its models, written at home; digests of their files
+    seal         the coordinator's seals      → the hand-outs are whole
+
+A request is answered the same however often it comes: a round is computed once and kept
+(records.py). Another request under the same number, or under other terms, is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacit import folder
+from tacit.arrays import Array
+from tacit.certificate import documents
+from tacit.certificate.checks import checked
+from tacit.engine import (
+    CURATOR,
+    Contributions,
+    Edge,
+    Message,
+    Participant,
+    Step,
+    Unprotected,
+)
+from tacit.errors import InvalidInput, Refused
+from tacit.federation.home import OwnTasks, Planned
+from tacit.federation.records import Records
+from tacit.federation.terms import Terms, differences
+from tacit.federation.wire import digest, packed, unpacked
+from tacit.privacy.isolation import require_alone
+from tacit.privacy.release import Declared
+from tacit.privacy.signing import Signer
+from tacit.tasks import TaskSet, canonical_label
+from tacit.tasks.labels import written_label
+
+AGREEMENT = "tacit agreement 1"
+COULD_NOT = "it could not answer; its own log says why"
+REQUIRED = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
+PUBLIC = (*REQUIRED, folder.PUBLIC_PAGE)
+"""The files that everybody gets."""
+SHARED, HAND_OUTS, PRIVATE = "shared", "hand-outs", "private"
+"""What the coordinator sent to everybody; what each task may have; what the site keeps."""
+
+Said = tuple[dict[str, Any], dict[str, Array]]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One party with rows; ``terms`` are its own copy, and ``read`` reads the rows when it must."""
+
+    name: str
+    terms: Terms
+    read: Callable[[], TaskSet]
+    signer: Signer
+    place: Path
+
+    def answer(self, request: bytes) -> bytes:
+        """What goes back, whatever came: never an exception, and no word about the rows."""
+        try:
+            said, arrays = self._said(request)
+        except Refused as error:
+            said, arrays = {"refused": error.why}, {}
+        except Exception:  # the message of any other error might quote a cell
+            log.exception("no answer")
+            said, arrays = {"refused": COULD_NOT}, {}
+        return packed({"site": self.name, "answers": digest(request)} | said, arrays)
+
+    def _said(self, request: bytes) -> Said:
+        try:
+            description, arrays = unpacked(request)
+        except InvalidInput as error:
+            raise Refused("the coordinator", str(error)) from None
+        kind = description.get("kind")
+        if kind not in self._ANSWERS:
+            raise Refused("the coordinator", f"it asks for {kind!r}, which no site answers")
+        if kind != "agree" and description.get("terms") != self.terms.digest:
+            raise Refused("the coordinator", "it asks under other terms than were agreed on")
+        if kind != "agree" and not self._records.agreed():
+            raise Refused("the coordinator", "it asks before the terms were agreed on")
+        return self._ANSWERS[kind](self, description, arrays)
+
+    @property
+    def _records(self) -> Records:
+        return Records.of(self.place, self.terms)
+
+    # --- before anybody's data are touched -----------------------------------------------------
+
+    def _agree(self, description: Mapping[str, Any], _: Mapping[str, Array]) -> Said:
+        """The signature under the terms; Refused with what differs from the site's own copy."""
+        proposed = description.get("terms")
+        if not isinstance(proposed, dict):
+            raise Refused("the coordinator", "it proposes no terms")
+        if other := differences(self.terms.to_dict(), proposed):
+            raise Refused("the coordinator", f"other terms than ours: {', '.join(other)}")
+        if not self.terms.installed():
+            raise Refused("the coordinator", "the code installed here is not that of the terms")
+        OwnTasks.of(self.terms, self.name, self.read())
+        self.terms.write(self._records.place)
+        agreement = {"format": AGREEMENT, "site": self.name, "terms": self.terms.digest}
+        return {"agreement": documents.signed(agreement, self.signer)}, {}
+
+    # --- rounds --------------------------------------------------------------------------------
+
+    def _contribute(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
+        """One row for each task, across an edge to a coordinator whom the learner trusts."""
+        planned = self._planned(description)
+        rounds = broadcasts(arrays)
+        for number in sorted(rounds):
+            self._records.take(number, rounds[number])
+        asked = description.get("number")
+        if not isinstance(asked, int) or asked not in rounds:
+            raise Refused("the coordinator", f"it asks for round {asked!r}, and sends no such one")
+        found = self._records.answer(asked)
+        rows = self._computed(asked, planned) if found is None else found[0]
+        Edge(self.name, CURATOR, True, []).send({"rows": Unprotected(rows)})
+        return {}, {"rows": rows}
+
+    def _planned(self, description: Mapping[str, Any]) -> Planned:
+        """The plan of the run, which stays what it was in the first round."""
+        try:
+            planned = Planned.from_dict(description.get("planned"))
+        except InvalidInput as error:
+            raise Refused("the coordinator", str(error)) from None
+        file = self._records.place / "planned.json"
+        if not file.exists():
+            folder.write_json(file, planned.to_dict())
+        if Planned.from_dict(folder.read_json(file)) != planned:
+            raise Refused("the coordinator", "the run was planned otherwise before")
+        return planned
+
+    def _computed(self, asked: int, planned: Planned) -> Array:
+        own = OwnTasks.of(self.terms, self.name, self.read())
+        facts = own.facts(self.terms, planned)
+        participant, steps = own.participant(facts), own.model._coordinator(facts).steps
+        if asked >= len(steps):
+            raise Refused("the coordinator", f"round {asked} of a run of {len(steps)}")
+        state: Any = None
+        for number in range(self._records.fresh_from(asked), asked + 1):
+            shared = self._broadcast(number)
+            rows, state = participant.contribute(steps[number], shared, state)
+        if asked == 0:
+            _require_isolation(participant, steps[0], shared, rows)
+        self._records.keep(asked, np.asarray(rows), stateless=state is None)
+        return np.asarray(rows)
+
+    def _broadcast(self, number: int) -> Message:
+        """What everybody was told before release ``number``; for a site it is all a constant."""
+        told = self._records.broadcast(number)
+        return {name: Declared(value) for name, value in told.items()}
+
+    # --- at the end ----------------------------------------------------------------------------
+
+    def _finish(self, _: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
+        """What everybody got is checked and kept; what the site makes of it stays here."""
+        shared = self.place / SHARED
+        folder.make(shared)
+        if not set(REQUIRED) <= arrays.keys() <= set(PUBLIC):
+            raise Refused("the coordinator", f"it sends {sorted(arrays)}, expected {PUBLIC}")
+        for name, content in arrays.items():
+            folder.replace_file(shared / name, content.tobytes())
+        finding = checked(shared, self.terms.coordinator)
+        if not finding.ok:
+            raise Refused("the coordinator", f"what it sends is not sound: {finding.problems[0]}")
+        return {"digests": self._written(*folder.read(shared))}, {}
+
+    def _written(
+        self, description: dict[str, Any], arrays: dict[str, Array], certificate: dict[str, Any]
+    ) -> dict[str, str]:
+        """A hand-out for each task, not sealed yet, and all of them together for the site's own
+        use; by place, the digest of each hand-out's model."""
+        own = OwnTasks.of(self.terms, self.name, self.read())
+        shared = type(own.model).restored(description, arrays, certificate).shared_
+        models, places, digests = own.models(shared), list(own.places), {}
+
+        def write(where: Path, some: list[int]) -> None:
+            labels = [written_label(self.terms.labels[places[i]]) for i in some]
+            folder.make(where, 0o700)
+            chosen = {**arrays, "models": models[some]}
+            folder.write_model(where, description | {"labels": labels}, chosen)
+            documents.write(where / folder.CERTIFICATE, certificate)
+
+        write(self.place / PRIVATE, list(range(len(places))))
+        for i, place in enumerate(places):
+            write(self.hand_out(place), [i])
+            digests[str(place)] = documents.file_digest(self.hand_out(place) / folder.MODEL)
+        return digests
+
+    def hand_out(self, place: int) -> Path:
+        """The folder of one of its tasks, called as the task is, if a folder can be."""
+        text = canonical_label(self.terms.labels[place])
+        name = text if re.fullmatch(r"\w[\w .-]{0,80}", text) else f"task {place}"
+        return self.place / HAND_OUTS / name
+
+    def is_whole(self) -> bool:
+        """Whether all of its hand-outs are there and sealed."""
+        places = self.terms.places[self.name]
+        return all((self.hand_out(place) / folder.SEAL).exists() for place in places)
+
+    def _seal(self, _: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
+        """The coordinator's seals on the site's hand-outs."""
+        for place in self.terms.places[self.name]:
+            if str(place) not in arrays:
+                raise Refused("the coordinator", f"it sends no seal for task {place}")
+            where = self.hand_out(place)
+            folder.replace_file(where / folder.SEAL, arrays[str(place)].tobytes())
+            finding = checked(where, self.terms.coordinator)
+            if not finding.ok:
+                raise Refused("the coordinator", f"its seal does not fit: {finding.problems[0]}")
+        return {"sealed": True}, {}
+
+    _ANSWERS: ClassVar[dict[str, Callable[..., Said]]] = {
+        "agree": _agree,
+        "contribute": _contribute,
+        "finish": _finish,
+        "seal": _seal,
+    }
+
+
+def _require_isolation(
+    participant: Participant, step: Step, shared: Message, together: Contributions
+) -> None:
+    """Before its first answer one of the site's tasks, chosen in secret, contributes alone."""
+
+    def alone(units: slice) -> Contributions:
+        chosen = range(len(together))[units]
+        return participant.select(chosen).contribute(step, shared, None)[0]
+
+    require_alone("a contribution", alone, together)
+
+
+def broadcasts(arrays: Mapping[str, Array]) -> dict[int, dict[str, Array]]:
+    """By round: an array is named ``round/name``.
+
+    >>> broadcasts({"0/mean": np.zeros(1)})
+    {0: {'mean': array([0.])}}
+    """
+    found: dict[int, dict[str, Array]] = {}
+    for name, array in arrays.items():
+        number, slash, part = name.partition("/")
+        if not (slash and number.isdecimal() and len(number) < 6):
+            raise Refused("the coordinator", f"an array is called {name!r}, expected round/name")
+        found.setdefault(int(number), {})[part] = array
+    return found

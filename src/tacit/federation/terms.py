@@ -1,0 +1,173 @@
+"""The terms of a run: what everybody confirms, and signs, before anybody's data are touched.
+
+One document, the same at the coordinator and at every site: who takes part with which tasks, the
+declared columns and ranges, the budget, the learner with its parameters, and the code. Every site
+has a copy of its own, got before and on another way than the run's messages; a coordinator that
+proposes something else is refused, and told what differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import tacit
+from tacit import folder
+from tacit._version import __version__
+from tacit.engine import CURATOR
+from tacit.errors import InvalidInput
+from tacit.estimator import MultiTaskEstimator
+from tacit.privacy.budget import Budget
+from tacit.privacy.chain import canonical, sha256
+from tacit.privacy.signing import checked_fingerprint
+from tacit.tasks import Schema, canonical_label, task_codes
+from tacit.tasks.labels import require_one_text
+
+FILE = "terms.json"
+FORMAT = "tacit terms 1"
+
+
+@cache
+def code_digest() -> str:
+    """Of all that is installed of tacit: two parties with the same one run the same code."""
+    home, whole = Path(tacit.__file__).parent, hashlib.sha256()
+    for source in sorted(home.rglob("*.py")):
+        whole.update(source.relative_to(home).as_posix().encode() + b"\0")
+        whole.update(hashlib.sha256(source.read_bytes()).digest())
+    return whole.hexdigest()
+
+
+@dataclass(frozen=True)
+class Member:
+    """A site: the tasks whose rows it has, and the fingerprint of the key that it signs with."""
+
+    tasks: tuple[Hashable, ...]
+    key: str
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Everything that is agreed on. What is not in here, nobody else decides for a site."""
+
+    run: str
+    learner: str  # one of tacit's public names
+    parameters: Mapping[str, Any]  # of the learner, as JSON
+    budget: Budget
+    schema: Schema
+    sites: Mapping[str, Member]
+    coordinator: str  # the fingerprint of the key that signs the certificate
+    dataset: str = "default"
+    columns: Mapping[str, str] = field(default_factory=dict)  # "task" and "target", of tables
+    noise: Literal["secure", "simulated"] = "secure"
+    seed: int | None = None  # of simulated noise
+    seconds: float = 600.0  # how long a round waits for answers
+    holdout: float = 0.0  # the share of a task's rows that its site keeps for scores at home
+    version: str = __version__
+    code: str = field(default_factory=code_digest)
+
+    def __post_init__(self) -> None:
+        if not self.sites:
+            raise InvalidInput("the terms name no site")
+        require_one_text([task for site in self.sites.values() for task in site.tasks], "sites")
+        for name, site in self.sites.items():
+            if not site.tasks or name == CURATOR:
+                raise InvalidInput(f"site {name!r} has no task, or the name of the coordinator")
+            checked_fingerprint(site.key)
+        if not 0 < self.seconds < 10**7:
+            raise InvalidInput(f"a round waits between 0 and 10⁷ seconds, got {self.seconds}")
+        if not 0 <= self.holdout < 1:
+            raise InvalidInput(f"holdout must be in [0, 1), got {self.holdout}")
+
+    @cached_property
+    def labels(self) -> tuple[Hashable, ...]:
+        """Of all tasks, in the order in which one process would have them."""
+        every = [task for site in self.sites.values() for task in site.tasks]
+        return task_codes(every, len(every))[0]
+
+    @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Which of all tasks are a site's, in the order of ``labels``."""
+        where = {canonical_label(label): i for i, label in enumerate(self.labels)}
+        return {
+            name: sorted(where[canonical_label(task)] for task in site.tasks)
+            for name, site in self.sites.items()
+        }
+
+    def model(self, ledger: Any = None) -> MultiTaskEstimator:
+        """The learner, not fitted; it spends from this ledger."""
+        kind = getattr(tacit, self.learner) if self.learner in tacit.__all__ else None
+        if not (isinstance(kind, type) and issubclass(kind, MultiTaskEstimator)):
+            raise InvalidInput(f"{self.learner!r} is not a learner of tacit")
+        try:
+            return kind(
+                **self.parameters,
+                budget=self.budget,
+                ledger=ledger,
+                noise=self.noise,
+                run=self.run,
+                random_state=self.seed,
+            )
+        except TypeError as error:
+            raise InvalidInput(f"the parameters of {self.learner}: {error}") from None
+
+    def installed(self) -> bool:
+        """Whether the code of this process is the one that was agreed on."""
+        return (self.version, self.code) == (__version__, code_digest())
+
+    # --- as a document -------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        sites = {
+            name: {"tasks": [folder.plain(task) for task in site.tasks], "key": site.key}
+            for name, site in self.sites.items()
+        }
+        changed = {"budget": asdict(self.budget), "schema": self.schema.to_dict(), "sites": sites}
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {"format": FORMAT, **json.loads(json.dumps(plain | changed, default=dict))}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Terms:
+        """Inverse of to_dict; InvalidInput if it is none."""
+        try:
+            given = dict(document)
+            if given.pop("format") != FORMAT:
+                raise InvalidInput(f"expected {FORMAT!r}, got {document['format']!r}")
+            given["budget"] = Budget(**given["budget"])
+            given["schema"] = Schema.from_dict(given["schema"])
+            given["sites"] = {
+                name: Member(tuple(map(folder.hashable, site["tasks"])), site["key"])
+                for name, site in given["sites"].items()
+            }
+            return cls(**given)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise InvalidInput(f"these are no terms of a run: {error}") from None
+
+    @cached_property
+    def digest(self) -> str:
+        """By which every message names the terms that it belongs to."""
+        return sha256(canonical(self.to_dict()).encode())
+
+    def write(self, directory: Path) -> None:
+        """As terms.json."""
+        folder.write_json(directory / FILE, self.to_dict())
+
+    @classmethod
+    def read(cls, directory: Path) -> Terms:
+        """Inverse of write."""
+        return cls.from_dict(folder.read_json(directory / FILE))
+
+
+def differences(mine: Mapping[str, Any], proposed: Mapping[str, Any]) -> list[str]:
+    """The names of what is not the same in two documents of terms.
+
+    >>> differences({"learner": "LowRank", "seed": 1}, {"learner": "GroupSparse", "seed": 1})
+    ['learner']
+    """
+    names = sorted({*mine, *proposed})
+    return [name for name in names if mine.get(name) != proposed.get(name)]

@@ -1,0 +1,142 @@
+"""A federation in one process: sites with folders of their own, and a channel with faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit import Budget, folder
+from tacit.certificate.checks import checked
+from tacit.datasets import related_tasks
+from tacit.federation.coordinator import JOURNAL, KEY, Journal
+from tacit.federation.site import Site
+from tacit.federation.terms import Member, Terms
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.signing import signer_in
+from tacit.tasks import TaskSet, as_schema, column_names
+
+Fault = Callable[[str, bytes, Callable[[bytes], bytes]], Sequence[bytes]]
+"""(site, request, its honest answer to any request) → what arrives."""
+
+
+@dataclass
+class Memory:
+    """A channel whose nodes are functions; ``fault`` says what becomes of each exchange."""
+
+    nodes: Mapping[str, Callable[[bytes], bytes]]
+    fault: Fault = lambda site, request, answer: [answer(request)]
+    sent: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def addresses(self) -> Sequence[str]:
+        return list(self.nodes)
+
+    def ask(self, requests: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, bytes]]:
+        for address, request in requests.items():
+            self.sent.append((address, request))
+            for content in self.fault(address, request, self.nodes[address]):
+                yield address, content
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Terms, the rows of every site, and where everybody keeps what is his."""
+
+    terms: Terms
+    place: Path  # of the coordinator
+    homes: Mapping[str, Path]
+    data: Any
+    everything: TaskSet  # all rows in one process, for comparison
+
+    def site(self, name: str, terms: Terms | None = None) -> Site:
+        """As a fresh process would have it."""
+        own = np.isin(self.data.task, np.array(self.terms.sites[name].tasks))
+        X, y, task = self.data.X[own], self.data.y[own], self.data.task[own]
+
+        def read() -> TaskSet:
+            return TaskSet.from_arrays(X, y, task, schema=self.terms.schema)
+
+        key = signer_in(self.homes[name] / "key.pem")
+        return Site(name, terms or self.terms, read, key, self.homes[name])
+
+    def channel(self, **more: Any) -> Memory:
+        """To sites that are made anew for every request, as processes are."""
+
+        def node(name: str) -> Callable[[bytes], bytes]:
+            return lambda request: self.site(name).answer(request)
+
+        return Memory({f"at {name}": node(name) for name in self.terms.sites}, **more)
+
+    def replayed(self) -> Any:
+        """One process with everybody's rows, and every release as the ledger has it."""
+        with Ledger(self.place / folder.LEDGER) as ledger:
+            before = len(ledger.entries())
+            found = self.terms.model(ledger).fit_tasks(self.everything, self.terms.schema)
+            assert len(ledger.entries()) == before  # nothing was drawn, nothing was spent
+        return found
+
+    def require_replay(self) -> Any:
+        """What everybody has is what the recorded releases give; each was spent once."""
+        whole = self.replayed()
+        _, arrays, _ = folder.read(self.place / "model")
+        for name, part in whole.shared_.items():
+            assert np.array_equal(arrays[f"shared.{name}"], np.asarray(part.value)), name
+        for name, home in self.homes.items():
+            places = self.terms.places[name]
+            own = type(whole).load(home / "private")
+            assert own.tasks_ == tuple(self.terms.labels[i] for i in places)
+            assert np.array_equal(own._models, whole._models[places])
+            for place in places:
+                hand_out = self.site(name).hand_out(place)
+                assert checked(hand_out, self.terms.coordinator).ok
+                assert np.array_equal(type(whole).load(hand_out)._models, whole._models[[place]])
+        with Ledger(self.place / folder.LEDGER) as ledger:
+            kinds = [entry.kind for entry in ledger.entries()]
+            assert kinds.count("spend") == kinds.count("output") == len(whole.history_)
+        return whole
+
+    def journal(self, what: str) -> list[dict[str, Any]]:
+        """The lines of this kind."""
+        return [line for line in Journal(self.place / JOURNAL).lines() if line["what"] == what]
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Callable[..., Federation]:
+    """Makes one: ``federation("LowRank", rounds=2)``; three sites, of one, two and three tasks."""
+
+    def made(learner: str = "MeanRegularized", **given: Any) -> Federation:
+        data = related_tasks(6, 12, 3, rng=np.random.default_rng(0))
+        schema = as_schema(data.ranges, column_names(data.X))
+        noise = given.pop("noise", "simulated")
+        budget = given.pop("budget", Budget(8.0))
+        labels = sorted(set(data.task.tolist()))
+        shares = {"north": labels[2:3], "south": labels[:2], "west": labels[3:]}
+        homes = {name: tmp_path / name for name in shares}
+        place = tmp_path / "coordinator"
+        for party in (place, *homes.values()):
+            party.mkdir()
+        sites = {
+            name: Member(tuple(tasks), signer_in(homes[name] / "key.pem").fingerprint)
+            for name, tasks in shares.items()
+        }
+        terms = Terms(
+            run="trial",
+            learner=learner,
+            parameters=given,
+            budget=budget,
+            schema=schema,
+            sites=sites,
+            coordinator=signer_in(place / KEY).fingerprint,
+            noise=noise,
+            seed=7 if noise == "simulated" else None,
+            seconds=5.0,
+        )
+        terms.write(place)
+        everything = TaskSet.from_arrays(data.X, data.y, data.task, schema=schema)
+        return Federation(terms, place, homes, data, everything)
+
+    return made

@@ -1,0 +1,86 @@
+"""The engine over sites is the engine of one process, bit for bit."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import folder
+from tacit.certificate.checks import checked
+from tacit.federation.coordinator import coordinate
+from tacit.privacy.ledger import Ledger
+
+LEARNERS: list[tuple[str, dict[str, Any]]] = [
+    ("MeanRegularized", {"rounds": 2}),
+    ("CovariancePrior", {"rounds": 2}),
+    ("LowRank", {"rounds": 3}),
+    ("LowRank", {"rounds": 2, "covariance": "tasks"}),
+    ("GroupSparse", {"rounds": 2}),
+    ("Decomposed", {"rounds": 2}),
+    ("AveragedModel", {}),
+    ("TaskRelationship", {}),
+]
+
+
+@pytest.mark.parametrize(("learner", "parameters"), LEARNERS, ids=lambda each: str(each))
+def test_sites_learn_the_same_bits_as_one_process(
+    federation: Callable[..., Any], learner: str, parameters: dict[str, Any]
+) -> None:
+    there = federation(learner, **parameters)
+    out = coordinate(there.place, there.channel())
+
+    here = there.terms.model(Ledger.in_memory()).fit_tasks(there.everything, there.terms.schema)
+    _, arrays, _ = folder.read(out)
+    for name, part in here.shared_.items():
+        assert np.array_equal(arrays[f"shared.{name}"], np.asarray(part.value)), name
+    for name, home in there.homes.items():
+        own = getattr(tacit, learner).load(home / "private")
+        assert np.array_equal(own._models, here._models[there.terms.places[name]])
+
+
+def hand_outs(home: Path) -> list[Path]:
+    """Of a site's tasks."""
+    return sorted((home / "hand-outs").iterdir())
+
+
+def test_nobodys_model_is_at_the_coordinator_and_every_folder_is_sound(
+    federation: Callable[..., Any],
+) -> None:
+    there = federation(noise="secure")
+    out = coordinate(there.place, there.channel())
+    model = tacit.MeanRegularized.load(out)
+    assert model.tasks_ == ()
+    assert model._models.shape == (0, 4)
+    assert model.guarantee_.proven
+    assert model.guarantee_.secure_noise
+    assert any("when a site answers" in line for line in model.guarantee_.not_covered)
+    for place in (out, *(each for home in there.homes.values() for each in hand_outs(home))):
+        finding = checked(place, there.terms.coordinator)
+        assert finding.verdict.startswith("sound"), finding.problems
+    there.require_replay()
+
+
+def test_a_newcomer_joins_from_what_a_site_or_the_coordinator_has(
+    federation: Callable[..., Any],
+) -> None:
+    there = federation()
+    out = coordinate(there.place, there.channel())
+    X, y = there.data.X[:10], there.data.y[:10]
+    for place in (out, *hand_outs(there.homes["south"])):
+        model = tacit.MeanRegularized.load(place).adapt(X, y, task="new")
+        assert np.isfinite(model.predict(X, task=["new"] * 10)).all()
+
+
+def test_no_learner_knows_of_a_network() -> None:
+    home = Path(tacit.__file__).parent
+    for source in (*home.glob("learners/**/*.py"), *home.glob("neural/**/*.py")):
+        for node in ast.walk(ast.parse(source.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.startswith(("flwr", "tacit.federation")) for name in names), source
