@@ -335,5 +335,5 @@ class FederatedMTL(Fitted):
         predicts and adapts, but has no ledger."""
         found = folder.read_as(cls._known_as(), directory)
         numbers = found[0]["classes"] is None
-        made = cls(model, loss="squared" if numbers else "cross_entropy")
+        made = cls(model=model, loss="squared" if numbers else "cross_entropy")
         return made._filled(*found)
