@@ -32,6 +32,9 @@ PARTIAL = ".*." + "[0-9a-f]" * 16 + ".partial"
 MOST_JSON, MOST_MODEL = 64 * 2**20, 8 * 2**30
 """Bytes that are read of a file somebody sent: no certificate is longer, and no model of ours."""
 
+LARGEST = 1e150
+"""Of the numbers of a model: times a feature, and added up, they stay finite."""
+
 DEEPEST = 50
 """How far lists and objects nest in a file that somebody sent."""
 
@@ -126,6 +129,8 @@ def parsed(content: bytes, path: Path) -> dict[str, Any]:
     """The object in what was read from a file."""
     try:
         value = json.loads(content.decode("utf-8"), parse_float=_float64)
+        if b"\\u" in content:
+            json.dumps(value, ensure_ascii=False).encode()  # half a character is no text
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} is not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -156,6 +161,9 @@ def read(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[st
     try:
         certificate = read_json(folder / CERTIFICATE)
         description, arrays = read_tensors(folder / MODEL)
+        for name, array in arrays.items():
+            if not float(np.abs(array).max(initial=0.0)) <= LARGEST:
+                raise InvalidInput(f"its {name} are not all finite, or larger than any of ours")
     except InvalidInput as error:
         raise InvalidInput(f"{folder} is not a tacit model: {error}") from error
     return description, arrays, certificate

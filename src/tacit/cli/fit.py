@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -101,7 +102,7 @@ def fit(
             learner=learner,
             loss=loss,
             ledger=ledger,
-            dataset=table.resolve().name if dataset is None else dataset,
+            dataset=os.path.basename(os.path.realpath(table)) if dataset is None else dataset,
             holdout=holdout,
             noise=noise,
             seed=seed,

@@ -110,7 +110,7 @@ def _state_before(out: Path, resume: bool) -> RunState | None:
 
 def _ledger_file(request: Request) -> Path:
     """The ledger that was named, or the one beside the table; refused where none can be kept."""
-    file = request.ledger or ledger_beside(request.table.resolve())
+    file = request.ledger or ledger_beside(Path(os.path.realpath(request.table)))
     require_place(file)
     return file.absolute()
 
@@ -131,7 +131,9 @@ def _opened(
     try:
         signer = signer_for(file, terms.signing_key)
         mark = fingerprint(ledger_key(file), run, request.table)
-        named = str(file) if request.ledger else os.path.relpath(file, request.out.resolve())
+        named = (
+            str(file) if request.ledger else os.path.relpath(file, os.path.realpath(request.out))
+        )
         options = _options(request, terms, data)
         state = RunState(run, options, named, request.dataset, mark)
         if before is not None:

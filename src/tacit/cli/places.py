@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -34,6 +36,9 @@ def require_place(ledger: Path) -> None:
     home = ledger.absolute().parent
     if not home.is_dir():
         raise InvalidInput(f"there is no folder {home} for the ledger; name a place with --ledger")
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(ledger.stat().st_mode):
+            raise InvalidInput(f"{ledger} is no plain file; name another place with --ledger")
     if not os.access(ledger if ledger.exists() else home, os.W_OK):
         raise InvalidInput(
             f"the ledger {ledger} is not writable here; name another place with --ledger"
@@ -56,7 +61,7 @@ def file_system(place: Path) -> str | None:
         lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
-    inside, best, kind = place.resolve(), -1, None
+    inside, best, kind = Path(os.path.realpath(place)), -1, None
     for line in lines:
         left, dash, right = line.partition(" - ")
         fields = left.split()

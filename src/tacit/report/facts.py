@@ -47,7 +47,7 @@ def public_facts(folder: Path) -> Facts:
         description, arrays = read_tensors(folder / MODEL, _released)
         shared = {name.removeprefix("shared."): array for name, array in arrays.items()}
         return _facts(certificate, description, shared)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise InvalidInput(f"{folder} is not a tacit model: {error}") from error
 
 

@@ -5,8 +5,11 @@ report.html holds releases and public facts; report.local.html is the trusted si
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from tacit.errors import InvalidInput
 from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE, replace_file
 from tacit.report.facts import public_facts
 from tacit.report.local_page import local_page
@@ -22,7 +25,9 @@ def write_pages(folder: Path, out: Path | None = None) -> list[Path]:
     """
     where = folder if out is None else out
     written = where / PUBLIC_PAGE
-    replace_file(written, public_page(public_facts(folder)).html().encode())
+    with _readable(folder):
+        page = public_page(public_facts(folder)).html()
+    replace_file(written, page.encode())
     if not (folder / LOCAL).is_file():
         (where / LOCAL_PAGE).unlink(missing_ok=True)
         return [written]
@@ -32,6 +37,18 @@ def write_pages(folder: Path, out: Path | None = None) -> list[Path]:
 def write_local_page(folder: Path, out: Path | None = None) -> Path:
     """Writes report.local.html of the measurements in the folder."""
     private = (folder if out is None else out) / LOCAL_PAGE
-    page = local_page(public_facts(folder), read_local(folder)).html()
+    with _readable(folder):
+        page = local_page(public_facts(folder), read_local(folder)).html()
     replace_file(private, page.encode(), private=True)
     return private
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Whatever somebody wrote into its files, a page cannot be made of it: InvalidInput."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"no page can be made of {folder}: {error!r}") from error
