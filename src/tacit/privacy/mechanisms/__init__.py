@@ -8,7 +8,7 @@ mechanism              releases               Δ (replace, zero-out)   reveals  
 ``SymmetricGaussian``  Σ wwᵀ                  ‖·‖_F: √2 K², K²        Gaussian(Δ/σ)        yes
 ``DiagonalGaussian``   Σ w∘w                  ℓ2: √2 K², K²           Gaussian(Δ/σ)        yes
 ``GramGaussian``       WᵀW                    ‖·‖_F, grows with √m    Gaussian(Δ/σ)        yes
-``MomentsGaussian``    Σ zzᵀ of coded rows    ℓ2: block_moments.py    Gaussian(√s Δ/σ)     yes
+``MomentsGaussian``    Σ zzᵀ of coded rows    ℓ2: block_moments.py    Gaussian(Δ/σ)        yes
 ``LaplaceSum``         Σ x                    ℓ1: 2C, C               Pure(Δ/scale)        yes
 ``DiagonalLaplace``    Σ w∘w                  ℓ1: 2K², K²             Pure(Δ/scale)        yes
 ``KNormSum``           Σ x                    ℓ2: 2C, C               Pure(Δ/scale)        no

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -221,10 +220,9 @@ class GramGaussian(WithGaussianNoise):
 
 @dataclass(frozen=True)
 class MomentsGaussian(NoisyStatistic[Gaussian]):
-    """The second moments of a silo's coded rows plus N(0, σ² I): μ = √s Δ/σ for one person.
+    """The second moments of coded rows plus N(0, σ² I): μ = Δ/σ for one person with all rows.
 
-    Δ is that of ``Blocks`` with these levels and weights. ``silos``: in so many of them may one
-    person be, each with such a release; together they reveal √s as much (Gaussian DP).
+    Δ is that of ``Blocks`` with these levels and weights.
 
     >>> blocks = Blocks(levels=(2,), weights=(1.0,), count=1.0, slope=1.0, total=1.0)
     >>> MomentsGaussian.for_mu(blocks, 0.5, "replace").event("replace")
@@ -238,19 +236,15 @@ class MomentsGaussian(NoisyStatistic[Gaussian]):
     total: float
     square: float
     sigma: float
-    silos: int = 1
     law: ClassVar[type[Noise[Any]]] = noises.GaussianNoise
 
     def __post_init__(self) -> None:
         check_positive("the scale of the noise", self.sigma)
-        if not (isinstance(self.silos, int) and self.silos >= 1):
-            raise InvalidInput(f"silos must be at least 1, got {self.silos!r}")
 
     @classmethod
-    def for_mu(cls, blocks: Blocks, mu: float, neighbours: Neighbours, *, silos: int = 1) -> Self:
-        """The noise with which the releases of so many silos are μ-GDP."""
-        sigma = cls.law.scale_for(math.sqrt(silos) * blocks.sensitivity(neighbours), mu)
-        return cls(**asdict(blocks), sigma=sigma, silos=silos)
+    def for_mu(cls, blocks: Blocks, mu: float, neighbours: Neighbours) -> Self:
+        """The noise that makes the release μ-GDP."""
+        return cls(**asdict(blocks), sigma=cls.law.scale_for(blocks.sensitivity(neighbours), mu))
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -267,10 +261,6 @@ class MomentsGaussian(NoisyStatistic[Gaussian]):
     def noise(self) -> Noise[Gaussian]:
         """N(0, σ² I)."""
         return self.law(self.sigma)
-
-    def event(self, neighbours: Neighbours) -> Gaussian:
-        """What the releases of all silos of one person reveal."""
-        return self.noise.event(math.sqrt(self.silos) * self.blocks.sensitivity(neighbours))
 
 
 class TwoSidedWishart(WithPureNoise):

@@ -1,0 +1,44 @@
+"""Two models for every task: one that anybody may see, and one that stays at home."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from tacit.arrays import FloatArray
+from tacit.estimator.contract import PrivateLearner
+
+
+class PublicModels(PrivateLearner):
+    """``coef_`` are functions of releases; what a task makes of them with its own rows is noted in
+    ``_home_models`` (m, d + 1), scaled, and belongs to that task alone."""
+
+    _home_models: FloatArray
+
+    @property
+    def home_coef_(self) -> FloatArray:
+        """(d, m), in units of X: each column belongs to its task alone."""
+        return self._schema.unscale(self._home_models[:, :-1].T, self._home_models[:, -1])[0]
+
+    @property
+    def home_intercept_(self) -> FloatArray:
+        """(m,)."""
+        scaled = self._home_models
+        return np.atleast_1d(self._schema.unscale(scaled[:, :-1].T, scaled[:, -1])[1])
+
+    def predict_at_home(self, X: Any, task: Any = None) -> Any:
+        """What each task predicts with the model that never leaves it."""
+        check_is_fitted(self, "home_coef_")
+        there = copy(self)
+        there._models = self._home_models
+        return there.predict(X, task)
+
+    def _arrays(self, columns: list[int]) -> dict[str, FloatArray]:
+        return super()._arrays(columns) | {"home": self._home_models[columns]}
+
+    def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super()._take(description, arrays)
+        self._home_models = arrays["home"]

@@ -1,0 +1,213 @@
+"""Silos whose people are protected from everybody outside: one prior, learned from noisy sums.
+
+What a hospital must hide is a patient, and it trusts nobody outside. Each silo releases second
+moments of its coded rows and then, at the shared model that all of these give, a sum of scores;
+everything else is post-processing (hierarchy.py) or happens at home (home.py).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from tacit.arrays import FloatArray, IntArray
+from tacit.engine import Message, Outcome, Progress, Unprotected
+from tacit.engine.silos import run_silos, speaking
+from tacit.errors import InvalidInput, PrivacyWarning
+from tacit.estimator import Home, learner
+from tacit.estimator.public_models import PublicModels
+from tacit.learners.silos.coding import coding_of
+from tacit.learners.silos.halves import (
+    Coordinator,
+    SiloHome,
+    Silos,
+    learned,
+    residuals,
+)
+from tacit.learners.silos.hierarchy import Hierarchy
+from tacit.learners.silos.home import home_models
+from tacit.learners.silos.moments import moments_of
+from tacit.learners.silos.plan import MOMENTS, SCORES, Plan, blocks_for, promised
+from tacit.linear.losses import Loss
+from tacit.parameters import Count
+from tacit.privacy.budget import Guarantee
+from tacit.privacy.nodes import node_doors, node_history, node_run
+from tacit.privacy.planning import Door
+from tacit.privacy.release import Release
+from tacit.tasks import Schema, TaskSet
+from tacit.tasks.taskset import task_codes
+
+TWIN_ROUNDS = 6
+"""Exact scores of a twin whose loss is no square."""
+
+
+@learner
+class SiloPrior(PublicModels):
+    """One linear model per silo, whose people are protected from everybody outside it.
+
+    ``coef_`` are the public models, functions of releases alone: they may be shown to anyone.
+    ``home_coef_`` are what silos make of them at home with their own rows: each belongs to its silo
+    alone, and ``predict_at_home`` uses it. ``fit(..., person=ids)`` names whose row each is, and
+    without it every row is somebody. Every column needs a declared range or categories.
+
+    >>> from tacit import Budget
+    >>> from tacit.datasets import related_tasks
+    >>> data = related_tasks(5, 60, 3, rng=np.random.default_rng(0))
+    >>> model = SiloPrior(budget=Budget(4.0), ranges=data.ranges, noise="simulated",
+    ...                   random_state=0).fit(data.X, data.y, task=data.task)
+    >>> model.coef_.shape, model.home_coef_.shape, model.guarantee_.unit
+    ((3, 5), (3, 5), "one row in one silo's data, taken as one person")
+    """
+
+    silos_per_person: Count = 1
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Any, y: Any, task: Any = None, *, person: Any = None, progress: Progress = None
+    ) -> SiloPrior:
+        """Learns from all silos; ``person`` (N,) says whose row each is."""
+        self._named_people, self._person_of = person is not None, person
+        try:
+            super().fit(X, y, task, progress=progress)
+        finally:
+            del self._person_of
+        return self
+
+    def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> SiloHome:
+        plain = super()._home(tasks, schema, loss)
+        whose = self.__dict__.get("_person_of")
+        return SiloHome(
+            plain.problems,
+            plain.loss,
+            plain.declared_features,
+            plain.declared_target,
+            coding_of(schema),
+            _numbers(whose, tasks.order),
+        )
+
+    def _check(self) -> None:
+        if not self.fit_intercept:
+            raise InvalidInput("fit_intercept=False: models of silos have an intercept")
+
+    def _open(self, home: Home) -> Message:
+        """The same from exact sums."""
+        assert isinstance(home, SiloHome)
+        blocks = blocks_for(home.coding.levels)
+        cells, J = home.cells, home.problems.n_tasks
+        sums = home.problems.sum_rows(blocks.terms(cells))
+        of = moments_of(blocks, sums, home.problems.sizes.astype(float), np.zeros(J))
+        now = learned(of, np.ones(J), home.loss, [])
+        if home.loss.name == "logistic":
+            f = blocks.coordinates(cells)[:, :-1]
+            scores: list[tuple[FloatArray, FloatArray]] = []
+            for _ in range(TWIN_ROUNDS):
+                psi = residuals(f, cells[:, -1], now.mu, 1.0, home.loss)
+                exact = home.problems.sum_rows(f * psi[:, None])
+                scores.append((exact, np.zeros_like(exact)))
+                now = learned(of, np.ones(J), home.loss, scores)
+        parts = _parts(home, now, range(J))
+        return {name: Unprotected(part) for name, part in parts.items()}
+
+    def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
+        assert isinstance(home, SiloHome)
+        doors, blocks = node_doors(door), blocks_for(home.coding.levels)
+        people = home.people()
+        self._warn_of_delta(door, float(people.sum()))
+        plans = {
+            j: Plan(blocks, home.loss, float(door.shares[j]) * door.mu, door.neighbours,
+                    self.silos_per_person)
+            for j in speaking(doors)
+        }  # fmt: skip
+        coordinator = Coordinator(plans, people[list(plans)])
+        silos = Silos(home, blocks, coordinator.any_plan.score_weights)
+        outcome = run_silos(silos, coordinator, doors, progress=progress)
+        released = {k: v for k, v in outcome.shared.items() if k.startswith((MOMENTS, SCORES))}
+        of = [part for part in released.values() if isinstance(part, Release)]
+        now = coordinator.learned(*(part.value for part in of))
+        made = {
+            name: Release.combine(lambda *_, v=part: v, *of)
+            for name, part in _parts(home, now, plans).items()
+        }
+        return Outcome({**released, **made}, outcome.transcript)
+
+    # --- what is promised ------------------------------------------------------------------------
+
+    def _unit(self) -> Guarantee:
+        return promised(getattr(self, "_named_people", False), int(self.silos_per_person))
+
+    def _part(self, run: str, number: int) -> str:
+        return node_run(run, number)
+
+    def _accountant(self) -> str:
+        return "exact Gaussian DP, silo by silo; the largest of all silos"
+
+    def _warn_of_delta(self, door: Door, people: float) -> None:
+        largest = max(budget.delta for budget in door.budgets if budget is not None)
+        if largest * people >= 1:
+            warnings.warn(
+                f"delta={largest:g} is not below one over the number of people, {people:.0f}: it "
+                "allows one of them to be revealed whole; take a smaller",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+
+    def _remember(
+        self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None
+    ) -> None:
+        super()._remember(schema, tasks, outcome, door)
+        if door is not None:
+            self.history_ = node_history(door)
+
+    # --- models ----------------------------------------------------------------------------------
+
+    def _at_home(self, home: Home, shared: Message) -> FloatArray:
+        """The public models; what silos make of them at home is noted for home_coef_."""
+        self._home_models = _at_home(home, shared)
+        if isinstance(shared["models"], Unprotected):
+            return self._home_models  # without a budget nothing is kept from anybody
+        return np.asarray(shared["models"].value)
+
+    def _newcomer(self, home: Home, shared: Message) -> FloatArray:
+        """The shared mean, for all to see; what was learned stays at home."""
+        joined = _at_home(home, shared)
+        self._home_models = np.vstack([self._home_models, joined])
+        if isinstance(shared["models"], Unprotected):
+            return joined
+        return self._shared_model(shared)[None]
+
+    def _shared_model(self, shared: Message) -> FloatArray:
+        return np.asarray(shared["mean"].value)
+
+
+def _numbers(person: Any, order: IntArray) -> IntArray:
+    """(N,): a number for each person, of rows in their stored order; None: each row is somebody."""
+    if person is None:
+        return np.arange(len(order))
+    _, codes = task_codes(person, len(np.asarray(person)))
+    if len(codes) <= int(order.max(initial=-1)):
+        raise InvalidInput(f"person names {len(codes)} rows, X has more")
+    return codes[order]
+
+
+def _parts(home: SiloHome, now: Hierarchy, speaking: Any) -> dict[str, FloatArray]:
+    """What may be shown, in the columns of X: the prior, and a model of every silo."""
+    prior, coding = now.prior(), home.coding
+    mean = coding.models(prior.mean[None])[0]
+    models = np.tile(mean, (home.problems.n_tasks, 1))
+    models[list(speaking)] = coding.models(now.models())
+    return {
+        "mean": mean,
+        "covariance": coding.covariance(prior.covariance),
+        "noise": np.asarray(prior.noise),
+        "models": models,
+    }
+
+
+def _at_home(home: Home, shared: Message) -> FloatArray:
+    mean, covariance, noise = (
+        np.asarray(shared[name].value) for name in ("mean", "covariance", "noise")
+    )
+    return home_models(home.problems, home.loss, mean, covariance, float(noise))

@@ -1,0 +1,233 @@
+"""The two halves: silos with their people's rows, and a coordinator that reads what they release.
+
+The participant's contribution to a release is one row per person's row (moments) or per person
+(scores), each by itself, bit for bit; the coordinator is made of public numbers alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from scipy.special import expit, logit, ndtr
+
+from tacit.arrays import FloatArray, IntArray
+from tacit.engine import Message, Public, Step
+from tacit.estimator import Home
+from tacit.learners.silos.coding import Coding
+from tacit.learners.silos.hierarchy import Hierarchy, from_moments, from_scores
+from tacit.learners.silos.moments import Moments, moments_of
+from tacit.learners.silos.plan import CLIP, MOMENTS, SCORES, Plan
+from tacit.linear.losses import Loss
+from tacit.linear.threads import isolated
+from tacit.privacy.isolation import products, require_alone
+from tacit.privacy.mechanisms import Blocks
+from tacit.privacy.release import Declared, Release
+
+MOST_CERTAIN = 0.98
+"""No class is taken to be rarer than 1% on average, whatever noise says."""
+
+
+@dataclass(frozen=True)
+class SiloHome(Home):
+    """Silos as they look at home: rows as declared, and whose they are."""
+
+    coding: Coding
+    person: IntArray  # (N,), a number for each person of a silo
+
+    def select(self, tasks: Sequence[int]) -> SiloHome:
+        """These silos only, in this order."""
+        at = self.problems.offsets
+        rows = np.concatenate([np.arange(at[t], at[t + 1]) for t in tasks])
+        return replace(
+            self, problems=self.problems.select(tasks), person=self.person[rows.astype(np.int64)]
+        )
+
+    @property
+    def cells(self) -> FloatArray:
+        """(N, B + 1): the cells of each row, and its target."""
+        return np.column_stack([self.coding.cells(self.problems.X[:, :-1]), self.problems.y])
+
+    def people(self) -> FloatArray:
+        """(J,): how many each silo has."""
+        silo = self.problems.task
+        found = np.unique(np.column_stack([silo, self.person]), axis=0)[:, 0]
+        return np.bincount(found, minlength=self.problems.n_tasks).astype(np.float64)
+
+
+# --- at the silos --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Silos:
+    """The participant half."""
+
+    home: SiloHome
+    blocks: Blocks
+    score_weights: FloatArray  # (d,)
+
+    def select(self, units: Sequence[int]) -> Silos:
+        """These silos only, in this order."""
+        return replace(self, home=self.home.select(units))
+
+    def contribute(self, step: Step, shared: Message, state: None) -> tuple[FloatArray, None]:
+        """One row for each row of a person (moments), or for each person (scores)."""
+        cells, person = self.home.cells, self.home.person
+        compute = partial(self._row_scores, cells, shared) if step.name == SCORES else partial(
+            _each, cells
+        )  # fmt: skip
+        rows = compute(slice(None))
+        require_alone("a row's part in a release", compute, rows)
+        if step.name == MOMENTS:
+            return np.column_stack([person, rows]), None
+        return means(rows, person), None
+
+    def _row_scores(self, cells: FloatArray, shared: Message, rows: slice) -> FloatArray:
+        f = self.blocks.coordinates(cells[rows])[:, :-1]
+        base, largest = (np.asarray(shared[name].value) for name in ("base", "largest"))
+        psi = residuals(f, cells[rows, -1], base, float(largest), self.home.loss)
+        return np.asarray(f * self.score_weights * psi[:, None])
+
+
+def _each(cells: FloatArray, rows: slice) -> FloatArray:
+    return cells[rows]
+
+
+def residuals(
+    f: FloatArray, y: FloatArray, base: FloatArray, largest: float, loss: Loss
+) -> FloatArray:
+    """(n,): ψ in [−1, 1], of each row by itself: y − fᵀβ°, or ½(1 + y) − p of a class, clipped at
+    ``largest`` and divided by it.
+
+    >>> from tacit.linear.losses import Squared
+    >>> residuals(np.ones((2, 1)), np.array([1.0, 0.2]), np.array([0.1]), 0.5, Squared()).round(3)
+    array([1. , 0.2])
+    """
+    eta = products(f, base[None])[:, 0]
+    left = y - eta if loss.name == "squared" else (1 + y) / 2 - expit(eta)
+    return np.clip(np.nan_to_num(left / largest), -1.0, 1.0)
+
+
+def means(rows: FloatArray, person: IntArray) -> FloatArray:
+    """(people, ...): the mean over the rows of each, in order of their numbers.
+
+    >>> means(np.array([[1.0], [2.0], [4.0]]), np.array([7, 3, 7]))
+    array([[2. ],
+           [2.5]])
+    """
+    if not len(rows):
+        return rows
+    order = np.argsort(person, kind="stable")
+    starts = np.flatnonzero(np.diff(person[order], prepend=person[order][0] - 1))
+    sums = np.add.reduceat(rows[order], starts, axis=0)
+    return np.asarray(sums / np.diff(starts, append=len(rows))[:, None])
+
+
+# --- at the coordinator --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Coordinator:
+    """The half that is given no data: plans of those who speak, and how many people each has."""
+
+    plans: dict[int, Plan]
+    people: FloatArray  # (J,), of those silos
+
+    @property
+    def any_plan(self) -> Plan:
+        """What all plans have in common: columns, weights, loss."""
+        return next(iter(self.plans.values()))
+
+    def steps(self, silo: int) -> tuple[Step, ...]:
+        """What this silo releases."""
+        return self.plans[silo].steps
+
+    def start(self) -> Public:
+        """A model of zeros."""
+        return {"base": Declared(np.zeros(len(self.any_plan.score_weights)))}
+
+    def absorb(self, step: str, shared: Public, releases: Sequence[Release]) -> Public:
+        """All moments, all scores so far, and where the next scores are to be taken."""
+        new = Release.combine(lambda *values: np.stack(values), *releases)
+        if step == MOMENTS:
+            kept: dict[str, Release] = {MOMENTS: new}
+        else:
+            before = [shared[name] for name in shared if name.startswith(SCORES)]
+            kept = {MOMENTS: _released(shared[MOMENTS])}
+            kept |= {f"{SCORES} {k}": _released(part) for k, part in enumerate(before)}
+            kept[f"{SCORES} {len(before)}"] = new
+        if len(kept) > self.any_plan.rounds:
+            return kept  # no scores are to follow
+        of = list(kept.values())
+        now = self.learned(*(part.value for part in of))
+        at = now.mu, np.float64(largest_residual(now, self.any_plan.loss))
+        base, largest = (Release.combine(lambda *_, v=value: v, *of) for value in at)
+        return {**kept, "base": base, "largest": largest}
+
+    def learned(self, moments: FloatArray, *scores: FloatArray) -> Hierarchy:
+        """From all releases so far; the same again whenever it is asked for."""
+        plans = list(self.plans.values())
+        sigmas = np.array([plan.moments.sigma for plan in plans])
+        of = moments_of(self.any_plan.blocks, moments, self.people, sigmas)
+        return learned(of, (sigmas.min() / sigmas) ** 2, self.any_plan.loss, [
+            (each / plans[0].score_weights, self._score_variances()) for each in scores
+        ])  # fmt: skip
+
+    def _score_variances(self) -> FloatArray:
+        """(J, d)."""
+        sigmas = np.array([plan.scores.sigma for plan in self.plans.values()])
+        return np.asarray((sigmas[:, None] / self.any_plan.score_weights) ** 2)
+
+
+def _released(part: Release | Declared) -> Release:
+    assert isinstance(part, Release)
+    return part
+
+
+def largest_residual(at: Hierarchy, loss: Loss) -> float:
+    """Where residuals are clipped: CLIP deviations, and 1 for a probability."""
+    return 1.0 if loss.name == "logistic" else CLIP * math.sqrt(at.noise)
+
+
+@isolated()
+def learned(
+    of: Moments,
+    weights: FloatArray,
+    loss: Loss,
+    scores: Sequence[tuple[FloatArray, FloatArray]],
+) -> Hierarchy:
+    """From moments, and from scores (J, d) with variances (J, d), each at the μ before it.
+
+    A clipped residual moves with the model by less than it would: by the share of residuals that
+    are inside, here of a normal law. That of a probability moves by p(1 − p).
+    """
+    now = from_moments(of, weights)
+    slope = 2 * float(ndtr(CLIP)) - 1
+    if loss.name == "logistic":
+        level = float(weights @ of.S[:, 0, -1]) / max(float(weights @ of.people), 1.0)
+        now, slope = as_logistic(now, float(np.clip(level, -MOST_CERTAIN, MOST_CERTAIN)))
+    for total, variance in scores:
+        scale = largest_residual(now, loss) / slope
+        now = from_scores(now, now.mu, scale * total, scale**2 * variance, now.noise)
+    return now
+
+
+def as_logistic(of: Hierarchy, level: float) -> tuple[Hierarchy, float]:
+    """From least squares on y = ±1, of mean ``level``, to log odds: (1 + fᵀβ)/2 is a probability p,
+    whose log odds move by 1/(p(1 − p)) times as much. Scores move by that slope; over it their own
+    variance is 1/(p(1 − p)) times M, which takes the place of σ²."""
+    slope = (1 - level**2) / 4
+    turned = of.mu / (2 * slope)
+    turned[0] = logit((1 + level) / 2) + (of.mu[0] - level) / (2 * slope)
+    factor = 1 / (2 * slope) ** 2
+    return replace(
+        of,
+        mu=turned,
+        doubt=of.doubt * factor,
+        spread=of.spread * factor,
+        reach=of.reach * factor,
+        noise=1 / slope,
+    ), slope

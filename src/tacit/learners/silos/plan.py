@@ -1,0 +1,154 @@
+r"""The public plan of silos: who is protected from whom, what each release weighs and costs.
+
+Everything here is a function of what is declared: the columns, the budgets, the number of people of
+each silo (public under replace), the loss.
+
+**The first release** are second moments (block_moments.py). Let R = Σ r_g over columns, numbers
+weighing half as much as categories. Products with the constant get α² = .3 R, with the target
+β² = .6 R, the target's sum γ = .3 R, and all squares together 3% of the rest of Δ². The optimum is
+flat: twice or half as much of any is within a percent.
+
+**The others** are scores: sums over people of w∘f · ψ, f = (1, v), ψ in [−1, 1] the residual at a
+shared model, clipped at CLIP deviations and divided by that (of a class: the residual of its
+probability). So ‖w∘f·ψ‖² ≤ C² = R + 1, whatever the row is, and Δ = 2C (replace).
+
+μ-GDP adds in squares: the moments have the share FIRST of μ², the scores equal parts of the rest.
+The constants were set on generated tables.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tacit.arrays import FloatArray
+from tacit.engine import Step
+from tacit.errors import InvalidInput
+from tacit.linear.losses import Loss
+from tacit.privacy.accounting import Gaussian
+from tacit.privacy.budget import Guarantee, Neighbours
+from tacit.privacy.mechanisms import Blocks, GaussianSum, MomentsGaussian
+from tacit.privacy.mechanisms.block_moments import NUMBER
+from tacit.privacy.mechanisms.noisy_statistic import Shares
+from tacit.privacy.noise import Rng
+from tacit.privacy.planning import UNIT
+from tacit.privacy.release import Mechanism
+
+MOMENTS, SCORES = "moments", "scores"
+COUNT, SLOPE, TOTAL, SQUARES = 0.3, 0.6, 0.3, 0.03
+NUMBER_WEIGHT = math.sqrt(0.5)
+FIRST = 0.5
+CLIP = 2.0
+ROUNDS = {"squared": 1, "logistic": 2}
+"""Releases of scores: where a loss is not a square its curvature moves with the model."""
+
+PEOPLE = replace(
+    UNIT,
+    unit="one row in one silo's data, taken as one person",
+    adversary="everybody outside the silo: the coordinator and all other silos, who see everything "
+    "that the silo releases",
+    not_covered=(
+        "a person with rows in two silos: what both release adds up",
+        "the silo itself, and its home model (home_coef_): hand it to nobody else",
+        "the labels, the number of silos and of people in each, and every declared range, category "
+        "and class",
+    ),
+)
+"""Nobody outside a silo is trusted; each row is somebody."""
+
+
+def promised(named: bool, silos: int) -> Guarantee:
+    """The same, where rows name their person, or a person may be in several silos."""
+    unit, open_questions = PEOPLE.unit, PEOPLE.not_covered
+    if named:
+        unit = "one person in one silo's data, with all rows that name them"
+    if silos > 1:
+        unit = unit.replace("one silo's data", f"the data of up to {silos} silos")
+        more = f"a person with rows in more than {silos} silos: what all of them release adds up"
+        open_questions = (more, *open_questions[1:])
+    return replace(PEOPLE, unit=unit, not_covered=open_questions)
+
+
+@dataclass(frozen=True)
+class InSeveralSilos:
+    """A release of each of so many silos of one person: together they reveal √s as much."""
+
+    of: GaussianSum | MomentsGaussian
+    silos: int
+
+    def event(self, neighbours: Neighbours) -> Gaussian:
+        """Of all of them, by Gaussian DP."""
+        return Gaussian(math.sqrt(self.silos) * self.of.event(neighbours).mu)
+
+    def release(self, contributions: FloatArray, rng: Rng, shares: Shares = None) -> FloatArray:
+        """That of one silo."""
+        return self.of.release(contributions, rng, shares)
+
+    def secure(self, rng: Rng) -> bool:
+        """As it is."""
+        return self.of.secure(rng)
+
+    def to_dict(self) -> dict[str, object]:
+        """Name and parameters."""
+        return {"name": type(self).__name__, "of": self.of.to_dict(), "silos": self.silos}
+
+
+def blocks_for(levels: tuple[int, ...]) -> Blocks:
+    """The weights of all products, for columns of these levels."""
+    weights = tuple(NUMBER_WEIGHT if k == NUMBER else 1.0 for k in levels)
+    R = max(1.0, float(Blocks(levels, weights, 1.0, 1.0, 1.0).radii.sum()))
+    heavy = Blocks(levels, weights, math.sqrt(COUNT * R), math.sqrt(SLOPE * R), TOTAL * R)
+    rest = replace(heavy, square=1e-9).sensitivity("replace")
+    return replace(heavy, square=rest * math.sqrt(SQUARES / len(heavy.numbers)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one silo does, fixed before it starts."""
+
+    blocks: Blocks
+    loss: Loss
+    mu: float  # what it may spend, as μ-GDP
+    neighbours: Neighbours = "replace"
+    silos: int = 1  # in so many of them may a person be
+
+    def __post_init__(self) -> None:
+        if self.neighbours != "replace":
+            raise InvalidInput(
+                "where people inside a silo are protected their number is public: the budget must "
+                f"have replace neighbours, got {self.neighbours!r}"
+            )
+
+    @property
+    def rounds(self) -> int:
+        """Releases of scores."""
+        return ROUNDS[self.loss.name]
+
+    @property
+    def score_weights(self) -> FloatArray:
+        """(d,): w, coordinate by coordinate, 1 of the constant."""
+        return np.array([1.0, *self.blocks.weights, 1.0])[self.blocks.owner + 1][:-1]
+
+    @property
+    def moments(self) -> MomentsGaussian:
+        """The first release."""
+        mu = self.mu * math.sqrt(FIRST / self.silos)
+        return MomentsGaussian.for_mu(self.blocks, mu, self.neighbours)
+
+    @property
+    def scores(self) -> GaussianSum:
+        """Each of the others."""
+        mu = self.mu * math.sqrt((1 - FIRST) / self.rounds / self.silos)
+        longest = math.sqrt(float(self.blocks.radii.sum()) + 1)
+        return GaussianSum.for_mu(longest, mu, self.neighbours)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All releases, in order."""
+        made = (Step(MOMENTS, self._known(self.moments)),)
+        return made + (Step(SCORES, self._known(self.scores)),) * self.rounds
+
+    def _known(self, mechanism: GaussianSum | MomentsGaussian) -> Mechanism:
+        return mechanism if self.silos == 1 else InSeveralSilos(mechanism, self.silos)
