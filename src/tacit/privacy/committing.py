@@ -25,6 +25,9 @@ from tacit.privacy.snapshot import due, written
 from tacit.privacy.store import LOCK, Store
 
 T = TypeVar("T")
+MOMENT = 0.02
+"""Seconds: about what a commit takes, which all who come too late would wait for."""
+
 LONG_TEXT = 4_096
 """A longer payload holds long lists by their digest (lists.py)."""
 
@@ -68,8 +71,8 @@ class Line:
     """Those who wait for a commit. One of them leads: it commits for all, then calls the next."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._led = False
+        self._mutex = threading.Condition()
+        self._led, self._expected = False, 1
         self._waiting: list[Caller] = []
         self._taken: list[Caller] = []
         _LINES.add(self)
@@ -78,6 +81,7 @@ class Line:
         """Wait until the caller is done, or leads."""
         with self._mutex:
             self._waiting.append(caller)
+            self._mutex.notify()
             if not self._led:
                 self._led = caller.leads = True
         try:
@@ -88,9 +92,12 @@ class Line:
             raise
 
     def take(self) -> Sequence[Caller]:
-        """Everybody who waits now."""
+        """Everybody who waits now. As many as the last time are given a moment to come back:
+        otherwise the first of them would commit alone while all others wait for it."""
         with self._mutex:
+            self._mutex.wait_for(lambda: len(self._waiting) >= self._expected, MOMENT)
             self._taken, self._waiting = self._waiting, []
+            self._expected = len(self._taken)
             return self._taken
 
     def leave(self, caller: Caller) -> None:
@@ -135,8 +142,9 @@ class Writing(Record):
         self._line.join(caller)
         if caller.leads:
             try:
+                callers = self._line.take()
                 with LOCK:
-                    self._commit(self._line.take(), caller)
+                    self._commit(callers, caller)
             finally:
                 self._line.leave(caller)
         result: T = caller.outcome()

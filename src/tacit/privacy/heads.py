@@ -24,7 +24,10 @@ class KeptHead:
         if self._place is None:
             return None
         try:
-            kept = json.loads(self._place.read_text(encoding="ascii"))
+            text = self._place.read_text(encoding="ascii").strip("\0")
+            if not text:
+                return None  # lost with the power: its name was synced, and what it held was not
+            kept = json.loads(text)
             return Anchor(str(kept["digest"]), int(kept["length"]))
         except FileNotFoundError:
             return None
@@ -34,7 +37,7 @@ class KeptHead:
     def write(self, head: Anchor) -> None:
         """Remember the newest entry.
 
-        Not synced: should it be lost with the power, an older head is as true.
+        Not synced: should it be lost with the power, an older head is as true, or none.
         """
         if self._place is None or self._known_length >= head.length:
             return

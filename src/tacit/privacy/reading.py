@@ -17,12 +17,15 @@ UNREADABLE = (TacitError, LookupError, TypeError, ValueError, ArithmeticError, A
 
 
 def read_entry(store: Store, row: Row) -> Entry:
-    """A stored row, with the lists that it names; UNREADABLE where it is nonsense."""
+    """A stored row, with the lists that it names; LedgerCorrupt where it is no JSON of ours."""
     try:
         payload = json.loads(row.payload)
         payload = lengthened(payload, store.blob) if '"list"' in row.payload else payload
-    except RecursionError:
-        raise LedgerCorrupt("it is nested too deeply") from None
+        wrong = None if isinstance(payload, dict) else f"a {type(payload).__name__}"
+    except (LedgerCorrupt, ValueError, RecursionError) as error:
+        wrong = str(error)
+    if wrong is not None:
+        raise LedgerCorrupt(f"entry {row.seq} cannot be read: {wrong}; nothing was released")
     return Entry(row.seq, row.kind, payload, row.digest.hex())
 
 
@@ -70,8 +73,8 @@ class Fold:
         wrong = linked(row, self.seq, self.digest)
         if wrong:
             raise LedgerCorrupt(wrong)
+        entry = read_entry(self._store, row)
         try:
-            entry = read_entry(self._store, row)
             if row.kind in ("spend", "output"):
                 self._require_place(entry)
             self.add(entry, row.digest, strict=strict)
