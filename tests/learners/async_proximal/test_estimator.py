@@ -16,10 +16,10 @@ from tacit.engine import Unprotected
 from tacit.engine.latencies import Pareto, Straggler, Uniform
 from tacit.errors import BudgetExceeded, InvalidInput, UntrustedMessage
 from tacit.learners.async_proximal.formulations import FORMULATIONS
-from tacit.learners.async_proximal.plan import node_run
 from tacit.learners.async_proximal.refit import others_of_each, others_of_newcomer
 from tacit.metrics import nmse_per_task
 from tacit.privacy.accounting import gaussian_mu
+from tacit.privacy.nodes import node_run
 from tacit.privacy.release import Declared, Release
 
 NODES = 6

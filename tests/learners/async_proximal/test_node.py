@@ -24,14 +24,13 @@ from tacit.learners.async_proximal.formulations import (
     synchronous_optimum,
 )
 from tacit.learners.async_proximal.mechanisms import Sampled
-from tacit.learners.async_proximal.node import PrivateNode, example_gradients, node_doors
+from tacit.learners.async_proximal.node import PrivateNode, example_gradients
 from tacit.learners.async_proximal.plan import (
     SILENT,
     Allowance,
     NodePlan,
     Setting,
     node_plan,
-    node_run,
     public_clip_norm,
 )
 from tacit.learners.async_proximal.server import Server
@@ -42,6 +41,7 @@ from tacit.privacy.accounting import Event, Gaussian
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.nodes import node_doors, node_run
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Mechanism, Release
 

@@ -33,20 +33,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Outcome, Progress, Unprotected
 from tacit.engine.arrivals import GRADIENT, NodeHalf, Parties, run_arrivals
 from tacit.engine.latencies import Latency, Uniform, visits
 from tacit.errors import InvalidInput
-from tacit.estimator import Home, PrivateLearner, learner
+from tacit.estimator import Home, learner
+from tacit.estimator.public_models import PublicModels
 from tacit.learners.async_proximal.formulations import FORMULATIONS, Named
-from tacit.learners.async_proximal.node import node_doors, private_nodes
+from tacit.learners.async_proximal.node import private_nodes
 from tacit.learners.async_proximal.paper_nodes import (
     UNSOUND,
     published_nodes,
@@ -59,9 +58,7 @@ from tacit.learners.async_proximal.plan import (
     TRUSTED,
     NodePlan,
     Setting,
-    node_history,
     node_plans,
-    node_run,
     public_clip_norm,
     shared_level,
 )
@@ -74,6 +71,7 @@ from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm
 from tacit.linear.single_task_fits import best_alone
 from tacit.parameters import Count, Positive, Share, Size
 from tacit.privacy.budget import Guarantee
+from tacit.privacy.nodes import node_doors, node_history, node_run
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared, Release
 from tacit.tasks import Schema, TaskSet
@@ -83,7 +81,7 @@ TWIN_TRUST = 0.5
 
 
 @learner
-class AsyncProximal(PrivateLearner):
+class AsyncProximal(PublicModels):
     """One linear model per node, learned with a server that nobody trusts.
 
     ``coef_`` are the released models, functions of the noisy messages: they may be shown to anyone.
@@ -283,31 +281,6 @@ class AsyncProximal(PrivateLearner):
 
     def _shared_model(self, shared: Message) -> FloatArray:
         return np.asarray(_released(shared).mean(axis=0))
-
-    @property
-    def home_coef_(self) -> FloatArray:
-        """(d, m), in units of X: each column belongs to its node alone."""
-        return self._schema.unscale(self._home_models[:, :-1].T, self._home_models[:, -1])[0]
-
-    @property
-    def home_intercept_(self) -> FloatArray:
-        """(m,)."""
-        scaled = self._home_models
-        return np.atleast_1d(self._schema.unscale(scaled[:, :-1].T, scaled[:, -1])[1])
-
-    def _arrays(self, columns: list[int]) -> dict[str, FloatArray]:
-        return super()._arrays(columns) | {"home": self._home_models[columns]}
-
-    def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
-        super()._take(description, arrays)
-        self._home_models = arrays["home"]
-
-    def predict_at_home(self, X: Any, task: Any = None) -> Any:
-        """What each node predicts with the model that never leaves it."""
-        check_is_fitted(self, "home_coef_")
-        there = copy(self)
-        there._models = self._home_models
-        return there.predict(X, task)
 
 
 def _penalties(given: Named | Penalty | None) -> tuple[Penalty | None, Penalty]:

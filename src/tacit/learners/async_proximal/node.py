@@ -17,15 +17,15 @@ That example's gradient is all that changes: ``example_gradients`` looks at one 
 for bit, whatever column the server sends (privacy/isolation.py). A row whose gradient is not a
 number, and every row at a column that is none, adds zero: nothing in the data stops a node.
 
-The node knows neither time nor transport, and has a door of its own (``node_doors``). A message is
-stored under its ledger entry before it is sent: a node that dies and returns sends the same bytes,
-and spends once.
+The node knows neither time nor transport, and has a door of its own (privacy/nodes.py). A message
+is stored under its ledger entry before it is sent: a node that dies and returns sends the same
+bytes, and spends once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -34,12 +34,11 @@ from tacit.arrays import FloatArray
 from tacit.engine import Message, Released
 from tacit.engine.arrivals import GRADIENT
 from tacit.learners.async_proximal.formulations import MeanLoss, mean_losses
-from tacit.learners.async_proximal.plan import NodePlan, Setting, node_run, own_level
+from tacit.learners.async_proximal.plan import NodePlan, Setting, own_level
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
 from tacit.linear.penalties import Penalty
 from tacit.privacy.isolation import products, require_alone
-from tacit.privacy.planning import Door
 from tacit.privacy.release import Mechanism, Release
 
 
@@ -100,23 +99,6 @@ class PrivateNode:
         gradient = released.map(lambda total: total / plan.divisor)
         moved = (state - plan.own_step * gradient.value)[:, None]
         return {GRADIENT: gradient}, self.own.prox(moved, plan.own_step * self.own_level)[:, 0]
-
-
-def node_doors(door: Door) -> list[Door]:
-    """For every node a door to a ledger run of its own, with its own coins."""
-    m = len(door.labels)
-    rngs = [None] * m if door.rng is None else door.rng.spawn(m)
-    return [
-        replace(
-            door,
-            run=node_run(door.run, t),
-            labels=(label,),
-            budgets=(budget,),
-            shares=np.ones(1),
-            rng=rng,
-        )
-        for t, (label, budget, rng) in enumerate(zip(door.labels, door.budgets, rngs, strict=True))
-    ]
 
 
 def private_nodes(

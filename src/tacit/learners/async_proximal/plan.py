@@ -41,7 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.stats import chi2, gamma
@@ -285,27 +285,3 @@ def own_level(own: Penalty, plan: NodePlan, setting: Setting) -> float:
     if own.is_ridge:  # τ‖q‖²: half of the ridge
         return setting.curvature * plan.noise**2 / (OWN_SHARE * D) / 2
     return own.noise_size(np.array([plan.noise * setting.clip_norm / D]), D)
-
-
-# --- what was spent ------------------------------------------------------------------------------
-
-
-def node_run(run: str, number: int) -> str:
-    """The ledger run of node ``number``: one task, its own plan."""
-    return f"{run}, node {number}"
-
-
-def node_history(door: Door) -> list[dict[str, Any]]:
-    """For each node that sent anything: how often, through what, and ε of all it ever spent."""
-    numbers = {node_run(door.run, t): t for t in range(len(door.labels))}
-    lines: dict[int, dict[str, Any]] = {}
-    for entry in door.ledger.entries():
-        node = numbers.get(str(entry.payload.get("run", "")))
-        if entry.kind != "spend" or node is None:
-            continue
-        line = lines.setdefault(node, {"node": node, "releases": 0})
-        line["releases"] += 1
-        line |= {name: entry.payload[name] for name in ("round", "mechanism", "event")}
-    for node, line in lines.items():
-        line["epsilon"] = door.ledger.statement([door.labels[node]]).epsilon
-    return [lines[node] for node in sorted(lines)]
