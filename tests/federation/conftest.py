@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,18 +28,23 @@ Fault = Callable[[str, bytes, Callable[[bytes], bytes]], Sequence[bytes]]
 class Memory:
     """A channel whose nodes are functions; ``fault`` says what becomes of each exchange."""
 
-    nodes: Mapping[str, Callable[[bytes], bytes]]
+    nodes: dict[str, Callable[[bytes], bytes]]
     fault: Fault = lambda site, request, answer: [answer(request)]
     sent: list[tuple[str, bytes]] = field(default_factory=list)
+    came: list[tuple[str, bytes]] = field(default_factory=list)
 
     def addresses(self) -> Sequence[str]:
         return list(self.nodes)
 
-    def ask(self, requests: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, bytes]]:
+    def send(self, requests: Mapping[str, bytes], seconds: float) -> None:
         for address, request in requests.items():
             self.sent.append((address, request))
-            for content in self.fault(address, request, self.nodes[address]):
-                yield address, content
+            found = self.fault(address, request, self.nodes[address])
+            self.came += [(address, content) for content in found]
+
+    def received(self) -> Sequence[tuple[str, bytes]] | None:
+        found, self.came = self.came, []
+        return found or None
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ from tacit.tasks.targets import is_conventional
 class MultiTaskEstimator(Predicting):
     """One linear model per task. Learners add what is shared and how it is used at home."""
 
-    _engine: Callable[..., Outcome] | None = None  # of both halves; None: that of this process
+    _engine: Callable[..., Any] | None = None  # of both halves; None: that of this process
 
     # --- what a learner provides ---------------------------------------------------------------
 
@@ -114,6 +114,7 @@ class MultiTaskEstimator(Predicting):
     ) -> MultiTaskEstimator:
         """As fit, from tasks that were already read and scaled by ``schema``."""
         require_parameters(self)
+        self._require_own_ledger()
         self._check()
         _require_moderate(tasks)
         if tasks.classes is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -52,32 +52,43 @@ def content_of(message: Message) -> bytes:
     return found if isinstance(found, bytes) else b""
 
 
-@dataclass(frozen=True)
+@dataclass
 class FlowerChannel:
     """The nodes of a run; an address is the number that the SuperLink gave a node."""
 
     grid: Grid
+    waiting: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Of each message that is out: who has it, and until when an answer counts."""
 
     def addresses(self) -> Sequence[str]:
         """Of everybody who is there now."""
         return [str(node) for node in self.grid.get_node_ids()]
 
-    def ask(self, requests: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, bytes]]:
-        """Each message lives as long as the round: what comes later is not delivered any more."""
+    def send(self, requests: Mapping[str, bytes], seconds: float) -> None:
+        """A message lives as long as its answer counts: what comes later is not delivered."""
         until = time.monotonic() + seconds
         messages = [
             Message(carried(request), int(address), "query", ttl=seconds)
             for address, request in requests.items()
         ]
-        pushed = zip(self.grid.push_messages(messages), requests, strict=True)
-        waiting = {number: address for number, address in pushed if number}
-        while waiting and time.monotonic() < until:
-            for reply in self.grid.pull_messages(list(waiting)):
-                address = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if address is not None and (content := content_of(reply)):
-                    yield address, content
-            if waiting:
-                time.sleep(PAUSE)
+        for number, address in zip(self.grid.push_messages(messages), requests, strict=True):
+            if number:
+                self.waiting[number] = address, until
+
+    def received(self) -> Sequence[tuple[str, bytes]] | None:
+        """What has come since; None: nobody is asked any more."""
+        now = time.monotonic()
+        self.waiting = {number: out for number, out in self.waiting.items() if out[1] > now}
+        if not self.waiting:
+            return None
+        found = []
+        for reply in self.grid.pull_messages(list(self.waiting)):
+            asked = self.waiting.pop(reply.metadata.reply_to_message_id, None)
+            if asked is not None and (content := content_of(reply)):
+                found.append((asked[0], content))
+        if not found:
+            time.sleep(PAUSE)
+        return found
 
 
 def server_app(pages: Callable[[Path, Signer], None]) -> ServerApp:

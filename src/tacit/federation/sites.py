@@ -41,9 +41,27 @@ class Channel(Protocol):
     def addresses(self) -> Sequence[str]:
         """Of everybody who is there now."""
 
-    def ask(self, requests: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, bytes]]:
-        """Sends each address its request; yields answers as they come, until all came or the time
-        is up."""
+    def send(self, requests: Mapping[str, bytes], seconds: float) -> None:
+        """Each address gets its request, and has so long to answer it."""
+
+    def received(self) -> Sequence[tuple[str, bytes]] | None:
+        """What has come since, after a moment if nothing has; None: nobody is asked any more."""
+
+
+def answers(
+    channel: Channel, requests: Mapping[str, bytes], seconds: float
+) -> Iterator[tuple[str, bytes]]:
+    """Asks, and yields answers as they come, until all came or the time is up."""
+    until, waiting = time.monotonic() + seconds, set(requests)
+    if requests:
+        channel.send(requests, seconds)
+    while waiting and time.monotonic() < until:
+        found = channel.received()
+        if found is None:
+            return
+        for address, content in found:
+            waiting.discard(address)
+            yield address, content
 
 
 @dataclass
@@ -79,7 +97,7 @@ class Sites:
         request = packed({"kind": "agree", "terms": self.terms.to_dict()})
         new = {each: request for each in self.channel.addresses() if each not in self.asked}
         self.asked |= new.keys()
-        for address, content in self.channel.ask(new, self.terms.seconds) if new else ():
+        for address, content in answers(self.channel, new, self.terms.seconds):
             try:
                 said, _ = self._sound(content, request, ROOM)
                 self.address[name := self._signer(said)] = address
@@ -160,10 +178,10 @@ class Sites:
         """By site: what is a sound answer to its request. The others are noted."""
         site_at = {self.address[name]: name for name in requests}
         sent = {self.address[name]: request for name, request in requests.items()}
-        for address, content in self.channel.ask(sent, self.terms.seconds):
-            name = site_at[address]
+        for address, content in answers(self.channel, sent, self.terms.seconds):
+            name = site_at.get(address, address)
             try:
-                said, arrays = self._sound(content, requests[name], most)
+                said, arrays = self._sound(content, requests.get(name, b""), most)
                 if said.get("site") != name:
                     raise Refused(name, f"it answers as {said.get('site')!r}")
             except (Refused, InvalidInput) as error:
