@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import tacit
 from tacit import AsyncProximal, Budget, Ledger, MeanRegularized, folder
 from tacit.certificate import checked, digest
-from tacit.errors import UntrustedMessage
+from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.privacy import promises
 from tacit.privacy.signing import ENVIRONMENT, Signer, signer_in
 
@@ -178,3 +180,62 @@ def test_the_steps_hold_no_label_and_no_count_of_rows(tmp_path: Path) -> None:
     text = json.dumps(model.certificate()) + (tmp_path / "public" / folder.SEAL).read_text()
     assert "secret-school" not in text
     assert str(tmp_path) not in text
+
+
+def test_an_export_says_what_was_recorded_since_as_the_command_does(tmp_path: Path) -> None:
+    ledger = tmp_path / "l.sqlite"
+    first = fitted(ledger=ledger)
+    first.export(3, tmp_path / "before")
+    fitted(ledger=ledger, random_state=1)
+    first.export(3, tmp_path / "after")
+    first.save(tmp_path / "public", public=True)
+    total = first.ledger_.statement(range(10)).epsilon
+    assert total > first.guarantee_.epsilon
+    before, *later = (checked(tmp_path / name) for name in ("before", "after", "public"))
+    assert (before.problems, before.since) == ((), None)
+    for found in later:
+        assert found.problems == ()
+        assert found.since is not None
+        assert (found.since["runs"], found.since["epsilon"]) == (2, total)
+
+
+def test_a_doubtful_run_since_keeps_a_proven_model_home(tmp_path: Path) -> None:
+    ledger = tmp_path / "l.sqlite"
+    first = fitted(ledger=ledger)
+    first.certify()
+    fitted(ledger=ledger, noise="simulated")
+    with pytest.raises(UntrustedMessage, match="not proven"):
+        first.export(3, tmp_path / "three")
+    assert not (tmp_path / "three").exists()
+
+
+def test_what_holds_a_model_is_for_its_owners_eyes_and_what_is_public_is_not(
+    tmp_path: Path,
+) -> None:
+    model, before = fitted(), os.umask(0)
+    try:
+        model.export(3, tmp_path / "three")
+        model.save(tmp_path / "all")
+        model.save(tmp_path / "public", public=True)
+    finally:
+        os.umask(before)
+    for name, folder_mode, file_mode in (
+        ("three", 0o700, 0o600),
+        ("all", 0o700, 0o600),
+        ("public", 0o777, 0o666),
+    ):
+        where = tmp_path / name
+        assert where.stat().st_mode & 0o777 == folder_mode
+        assert {path.stat().st_mode & 0o777 for path in where.iterdir()} == {file_mode}
+
+
+def test_a_loaded_model_is_not_fitted_without_the_budget_that_it_had(tmp_path: Path) -> None:
+    """It would have been trained without privacy, and nobody told."""
+    fitted().save(tmp_path / "all")
+    loaded = MeanRegularized.load(tmp_path / "all")
+    X, y = np.zeros((4, 2)), np.zeros(4)
+    for model in (loaded, clone(loaded), copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
+        with pytest.raises(InvalidInput, match="was loaded: it predicts and adapts"):
+            model.fit(X, y, [0, 0, 1, 1])
+    loaded.adapt(X, y, task="new")
+    assert np.isfinite(loaded.predict(X, ["new"] * 4)).all()

@@ -74,14 +74,24 @@ def write(
     return folder
 
 
-def write_model(directory: str | Path, description: Mapping[str, Any], arrays: Arrays) -> Path:
-    """Writes model.safetensors, whole or not at all; the folder is made if it is not there."""
+def write_model(
+    directory: str | Path,
+    description: Mapping[str, Any],
+    arrays: Arrays,
+    *,
+    private: bool = False,
+) -> Path:
+    """Writes model.safetensors, whole or not at all; the folder is made if it is not there.
+
+    ``private``: only its owner may read what is made here.
+    """
     from safetensors.numpy import save
 
     folder = Path(directory)
-    make(folder)
+    make(folder, 0o700 if private else 0o777)
     tensors = {name: np.array(array, order="C") for name, array in arrays.items()}
-    replace_file(folder / MODEL, save(tensors, metadata={"tacit": json.dumps(description)}))
+    content = save(tensors, metadata={"tacit": json.dumps(description)})
+    replace_file(folder / MODEL, content, private=private)
     return folder
 
 

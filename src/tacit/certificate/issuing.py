@@ -191,10 +191,18 @@ def write_folder(
     arrays: folder.Arrays,
     certificate: Document,
     signer: Signer | None,
+    *,
+    private: bool = False,
     **about: Any,
 ) -> Path:
-    """Writes model and certificate, and seals them. ``about`` says in the seal whom it is for."""
-    where = folder.write_model(directory, description, arrays)
+    """Writes model and certificate, and seals them. ``about`` says in the seal whom it is for.
+
+    ``private``: for its owner's eyes only, as somebody's own model is.
+    """
+    where = folder.write_model(directory, description, arrays, private=private)
     documents.write(where / folder.CERTIFICATE, certificate)
     documents.seal(where, signer, **about)
+    if private:
+        for name in (folder.CERTIFICATE, folder.SEAL):
+            (where / name).chmod(0o600)
     return where

@@ -21,15 +21,18 @@ from tacit.privacy.ledger import Ledger
 Since = dict[str, Any]
 
 
-def recorded_since(directory: Path, certificate: Mapping[str, Any]) -> Since | None:
-    """The total now of the tasks of a trusted folder's run; None where the certificate says it."""
+def ledger_of(directory: Path) -> Ledger:
+    """The ledger of a folder of the trusted side, to be read."""
     state = RunState.read(directory)
-    with Ledger(state.ledger_path(directory), dataset=state.dataset, read_only=True) as ledger:
-        entries = ledger.entries()
+    return Ledger(state.ledger_path(directory), dataset=state.dataset, read_only=True)
+
+
+def recorded_since(ledger: Ledger, certificate: Mapping[str, Any]) -> Since | None:
+    """The total now of the tasks of the certificate's run; None where the certificate says it."""
+    entries, run = ledger.entries(), str(certificate["run"])
     spending = folded(entries)
-    tasks = charged_by(spending, state.dataset, state.run)
-    runs = parts_of(spending, state.dataset, state.run)
-    total = spending.statement(state.dataset, tasks, runs)
+    tasks = charged_by(spending, ledger.dataset, run)
+    total = spending.statement(ledger.dataset, tasks, parts_of(spending, ledger.dataset, run))
     if not _more(certificate["guarantee"], total):
         return None
     return {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli.output import AsJson, Folder, examples, say
+
+if TYPE_CHECKING:
+    from tacit.privacy.ledger import Ledger
 
 EXAMPLES = examples("tacit hand-out model --task hillside --out for-hillside")
 
@@ -30,11 +34,9 @@ def hand_out(
     a folder whose certificate and ledger disagree (exit status 1), and one that is not proven.
     """
     from tacit import folder
-    from tacit.certificate import digest, require_proven
-    from tacit.certificate.documents import seal_again
+    from tacit.certificate import digest, documents
     from tacit.cli.keys import same_key
     from tacit.cli.loading import label_named, load_model
-    from tacit.cli.since import recorded_since, with_doubts
     from tacit.cli.verify import require_agreement
     from tacit.errors import InvalidInput
 
@@ -50,16 +52,10 @@ def hand_out(
             "handed out; fit again"
         )
     key = same_key(directory, certificate, signing_key)
-    since = recorded_since(directory, certificate) if (directory / folder.RUN).exists() else None
-    require_proven(with_doubts(model.guarantee_, since), unproven)
-    out.mkdir(parents=True, exist_ok=True)
-    out.chmod(0o700)  # before the model is in it
-    model.export(label, out, unproven=unproven, signing_key=key)
-    if since is not None:
-        seal_again(out, key, since=since)
+    with folder.held(out), _ledger(directory) as ledger:
+        model.export(label, out, unproven=unproven, signing_key=key, ledger=ledger)
+    since = documents.read(out / folder.SEAL).get("since")
     names = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
-    for name in names:
-        (out / name).chmod(0o600)
     found = {
         "out": str(out),
         "task": folder.plain(label),
@@ -69,6 +65,14 @@ def hand_out(
         "since": since,
     }
     say(found, "\n".join(_lines(found, label, out)), as_json=as_json)
+
+
+def _ledger(directory: Path) -> AbstractContextManager[Ledger | None]:
+    """That of a folder of the trusted side; somebody's hand-out has none."""
+    from tacit import folder
+    from tacit.certificate.since import ledger_of
+
+    return ledger_of(directory) if (directory / folder.RUN).exists() else nullcontext()
 
 
 def _lines(found: dict[str, Any], label: Any, out: Path) -> list[str]:

@@ -101,8 +101,8 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
 
     from tacit import folder
     from tacit.certificate import checked
+    from tacit.certificate.since import ledger_of, recorded_since
     from tacit.cli.loading import restored
-    from tacit.cli.since import recorded_since
 
     description, arrays, certificate = folder.read(directory)
     if description["learner"] not in NEEDS_A_MODULE:
@@ -117,7 +117,8 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
         kind = "trusted side"
         wrong += disagreements(directory, certificate)
         if found.ok and not wrong:
-            found = replace(found, since=recorded_since(directory, certificate))
+            with ledger_of(directory) as ledger:
+                found = replace(found, since=recorded_since(ledger, certificate))
     else:
         kind = {0: "public part", 1: "hand-out"}.get(n_models, "models of several tasks")
         wrong += _handed_out_problems(directory, n_models)

@@ -38,6 +38,7 @@ class Accounted(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no ty
     """An estimator with a ``ledger`` parameter."""
 
     ledger: Any
+    _loaded = False  # from a folder: it has neither a ledger nor its budget
 
     def _spends_from(self) -> Ledger:
         """The ledger that was given, or the one in memory."""
@@ -68,6 +69,7 @@ class Accounted(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no ty
     def __sklearn_clone__(self) -> Any:
         twin = super().__sklearn_clone__()
         twin._relatives = self._family()
+        twin._loaded = self._loaded
         return twin
 
     def __copy__(self) -> Any:

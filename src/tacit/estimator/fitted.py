@@ -18,11 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 from tacit import folder
 from tacit.arrays import Array, IntArray
 from tacit.certificate import Subject, write_folder
+from tacit.certificate.since import Since, recorded_since
 from tacit.engine import Transcript, Unprotected
 from tacit.errors import InvalidInput, UnknownTask
 from tacit.estimator.leaving import Certified
 from tacit.metrics import nmse
 from tacit.privacy.budget import Guarantee
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Declared
 from tacit.privacy.signing import SigningKey
 from tacit.tasks import canonical_label, task_codes
@@ -76,6 +78,15 @@ class Fitted(Certified):
         """The models that a folder holds."""
         raise NotImplementedError
 
+    def _require_own_ledger(self) -> None:
+        """A model that was loaded has neither the budget nor the ledger of its run: another fit
+        would protect nobody, and count nothing. So it is refused, and of its clones too."""
+        if self._loaded:
+            raise InvalidInput(
+                f"this {type(self).__name__} was loaded: it predicts and adapts. To fit, make a "
+                "new one, with the budget and the ledger that are meant"
+            )
+
     # --- tasks by their labels -------------------------------------------------------------------
 
     def _label(self, labels: tuple[Hashable, ...]) -> None:
@@ -125,12 +136,22 @@ class Fitted(Certified):
         *,
         unproven: bool = False,
         signing_key: SigningKey | None = None,
+        ledger: Ledger | None = None,
     ) -> Path:
-        """Writes what that one task may have: shared_, its own model, certificate and seal."""
+        """Writes what that one task may have, for its eyes only: shared_, its own model,
+        certificate and seal.
+
+        The seal says what was recorded for the tasks since the fit. ``ledger``: the fit's, of a
+        model that was loaded and has none of its own.
+        """
         check_is_fitted(self, "shared_")
-        column = self._column_of(task)
-        self._require_leaving(unproven)
-        return self._write(directory, [column], signing_key)
+        column, since = self._column_of(task), self._since(ledger)
+        self._require_leaving(unproven, since)
+        return self._write(directory, [column], signing_key, since)
+
+    def _since(self, ledger: Ledger | None) -> Since | None:
+        used = ledger or self.ledger_
+        return None if used is None else recorded_since(used, self.certificate())
 
     def save(
         self,
@@ -142,13 +163,18 @@ class Fitted(Certified):
     ) -> Path:
         """Writes everything, for the trusted side; public=True: only shared_ and certificate."""
         check_is_fitted(self, "shared_")
-        if public:
-            self._require_leaving(unproven)
-        columns = [] if public else list(range(len(self.tasks_)))
-        return self._write(directory, columns, signing_key)
+        if not public:
+            return self._write(directory, list(range(len(self.tasks_))), signing_key)
+        since = self._since(None)
+        self._require_leaving(unproven, since)
+        return self._write(directory, [], signing_key, since)
 
     def _write(
-        self, directory: str | Path, columns: list[int], signing_key: SigningKey | None
+        self,
+        directory: str | Path,
+        columns: list[int],
+        signing_key: SigningKey | None,
+        since: Since | None = None,
     ) -> Path:
         labels = [written_label(self.tasks_[column]) for column in columns]
         description = self._description() | {
@@ -158,7 +184,11 @@ class Fitted(Certified):
         }
         arrays = self._arrays(columns) | self._shared_arrays()
         certificate, signer = self.certify(signing_key), self._signer(signing_key)
-        return write_folder(directory, description, arrays, certificate, signer, tasks=labels)
+        about = {"tasks": labels} | ({} if since is None else {"since": since})
+        private = bool(columns)
+        return write_folder(
+            directory, description, arrays, certificate, signer, private=private, **about
+        )
 
     def _shared_arrays(self) -> dict[str, Array]:
         return {f"shared.{name}": np.asarray(part.value) for name, part in self.shared_.items()}
@@ -184,6 +214,7 @@ class Fitted(Certified):
             for name, safe in description["protected"].items()
         }
         self.ledger_, self.run_, self.transcript_ = None, certificate.get("run"), []
+        self._loaded = True
         self.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
         self.history_, self._certificate = certificate["steps"], certificate
         self._label(tuple(map(folder.hashable, description["labels"])))

@@ -13,6 +13,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.certificate import Subject, issued, require_proven
+from tacit.certificate.since import Since, with_doubts
 from tacit.engine import Message, Unprotected
 from tacit.errors import UntrustedMessage
 from tacit.estimator.accounts import Accounted
@@ -62,8 +63,9 @@ class Certified(Accounted):
     def _signer(self, signing_key: SigningKey | None) -> Any:
         return signer_for(None if self.ledger_ is None else self.ledger_.path, signing_key)
 
-    def _require_leaving(self, unproven: bool) -> None:
-        """What leaves the trusted side went through the door, or was declared, and is proven."""
+    def _require_leaving(self, unproven: bool, since: Since | None) -> None:
+        """What leaves the trusted side went through the door, or was declared, and is proven, with
+        all that was recorded since."""
         for name, part in self.shared_.items():
             if isinstance(part, Unprotected):
                 raise UntrustedMessage(
@@ -74,4 +76,4 @@ class Certified(Accounted):
             raise UntrustedMessage(
                 "its certificate is of an older format that nobody can verify; fit again"
             )
-        require_proven(self.guarantee_, unproven)
+        require_proven(with_doubts(self.guarantee_, since), unproven)
