@@ -37,8 +37,10 @@ class PublicModels(PrivateLearner):
         return there.predict(X, task)
 
     def _arrays(self, columns: list[int]) -> dict[str, FloatArray]:
-        return super()._arrays(columns) | {"home": self._home_models[columns]}
+        kept = {"home": self._home_models[columns]} if hasattr(self, "_home_models") else {}
+        return super()._arrays(columns) | kept
 
     def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
         super()._take(description, arrays)
-        self._home_models = arrays["home"]
+        if "home" in arrays:
+            self._home_models = arrays["home"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import InvalidInput
-from tacit.learners.silos.coding import Coding, coding_of
-from tacit.learners.silos.plan import blocks_for
+from tacit.learners.shared_prior.silos.coding import Coding, coding_of
+from tacit.learners.shared_prior.silos.plan import blocks_for
 from tacit.tasks import Column, as_schema
 
 KINDS: dict[str, Any] = {

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import Budget, Ledger
+from tacit import Budget, Ledger, SharedPrior
 from tacit.arrays import FloatArray
 from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 from tacit.engine import Unprotected
 from tacit.errors import BudgetExceeded, InvalidInput, PrivacyWarning, UntrustedMessage
-from tacit.learners.silos.estimator import SiloPrior
 from tacit.privacy.nodes import node_run
 from tacit.privacy.release import Release
 
@@ -24,13 +23,13 @@ def data() -> Generated:
     return related_tasks(12, (20, 60), 3, test_rows=20, rng=np.random.default_rng(1))
 
 
-def silos(data: Generated, epsilon: float | None = 3.0, **more: Any) -> SiloPrior:
+def silos(data: Generated, epsilon: float | None = 3.0, **more: Any) -> SharedPrior:
     budget = None if epsilon is None else Budget(epsilon)
     given: dict[str, Any] = {"noise": "simulated", "random_state": 0} | more
-    return SiloPrior(budget=budget, ranges=data.ranges, **given)
+    return SharedPrior(unit="example", budget=budget, ranges=data.ranges, **given)
 
 
-def fitted(data: Generated, epsilon: float | None = 3.0, **more: Any) -> SiloPrior:
+def fitted(data: Generated, epsilon: float | None = 3.0, **more: Any) -> SharedPrior:
     return silos(data, epsilon, **more).fit(data.X, data.y, task=data.task)
 
 
@@ -76,8 +75,14 @@ def test_a_silo_that_has_spent_stops_and_the_others_go_on(data: Generated) -> No
     with pytest.raises(BudgetExceeded):
         fitted(data, ledger=ledger)
     each = {label: Budget(2.0) for label in labels}
-    model = SiloPrior(budget=each, ranges=data.ranges, ledger=ledger, noise="simulated",
-                      random_state=0).fit(data.X, data.y, task=data.task)  # fmt: skip
+    model = SharedPrior(
+        unit="example",
+        budget=each,
+        ranges=data.ranges,
+        ledger=ledger,
+        noise="simulated",
+        random_state=0,
+    ).fit(data.X, data.y, task=data.task)
     senders = {sender for sender, _, _ in model.transcript_}
     assert "silo 0" not in senders
     assert "silo 1" in senders
@@ -89,8 +94,14 @@ def test_a_stricter_silo_spends_less(data: Generated) -> None:
     labels = np.unique(data.task).tolist()
     budgets = {label: Budget(0.5 if label == labels[3] else 3.0) for label in labels}
     ledger = Ledger.in_memory()
-    SiloPrior(budget=budgets, ranges=data.ranges, ledger=ledger, noise="simulated",
-              random_state=0).fit(data.X, data.y, task=data.task)  # fmt: skip
+    SharedPrior(
+        unit="example",
+        budget=budgets,
+        ranges=data.ranges,
+        ledger=ledger,
+        noise="simulated",
+        random_state=0,
+    ).fit(data.X, data.y, task=data.task)
     spent = [ledger.statement([label]).epsilon for label in labels]
     assert spent[3] == pytest.approx(0.5, rel=1e-6)
     assert max(spent) == pytest.approx(3.0, rel=1e-6)
@@ -185,10 +196,10 @@ def test_a_folder_keeps_home_models_and_a_public_one_does_not(
 ) -> None:
     model = fitted(data, noise="secure", random_state=None)
     model.save(tmp_path / "all")
-    back = SiloPrior.load(tmp_path / "all")
+    back = SharedPrior.load(tmp_path / "all")
     np.testing.assert_allclose(back.home_coef_, model.home_coef_)
     model.save(tmp_path / "public", public=True)
-    assert len(SiloPrior.load(tmp_path / "public")._home_models) == 0
+    assert len(SharedPrior.load(tmp_path / "public")._home_models) == 0
     with pytest.raises(UntrustedMessage):
         fitted(data, None).save(tmp_path / "twin", public=True)
 
@@ -199,10 +210,12 @@ def test_classes_are_learned_by_their_log_odds() -> None:
     eta = X @ np.array([2.0, -1.0]) + 0.5 + rng.normal(size=30)[task] * 0.5
     y = (rng.random(6000) < 1 / (1 + np.exp(-eta))).astype(int)
     ranges = {0: (-1, 1), 1: (-1, 1), "target": [0, 1]}
-    twin = SiloPrior("logistic", ranges=ranges).fit(X, y, task=task)
+    twin = SharedPrior("logistic", unit="example", ranges=ranges).fit(X, y, task=task)
     shown = np.asarray(twin.shared_["mean"].value)
     np.testing.assert_allclose(shown, [2.0, -1.0, 0.5], atol=0.3)
-    model = SiloPrior("logistic", Budget(4.0), ranges=ranges, noise="simulated", random_state=0)
+    model = SharedPrior(
+        "logistic", Budget(4.0), unit="example", ranges=ranges, noise="simulated", random_state=0
+    )
     model.fit(X, y, task=task)
     assert model.history_[0]["releases"] == 3
     np.testing.assert_allclose(np.asarray(model.shared_["mean"].value), [2.0, -1.0, 0.5], atol=0.5)
@@ -216,8 +229,13 @@ def test_categories_are_learned_with_numbers() -> None:
     effect = {"a": 1.0, "b": 0.0, "c": -1.0}
     y = np.array([effect[each] for each in level]) + 0.3 * rng.normal(size=2000)
     X = np.array(level, dtype=object)[:, None]
-    model = SiloPrior(budget=Budget(2.0), ranges={0: ["a", "b", "c"], "target": (-2, 2)},
-                      noise="simulated", random_state=0).fit(X, y, task=task)  # fmt: skip
+    model = SharedPrior(
+        unit="example",
+        budget=Budget(2.0),
+        ranges={0: ["a", "b", "c"], "target": (-2, 2)},
+        noise="simulated",
+        random_state=0,
+    ).fit(X, y, task=task)
     shown = model.predict(np.array([["a"], ["b"], ["c"]], dtype=object), task=np.zeros(3))
     np.testing.assert_allclose(shown, [1.0, 0.0, -1.0], atol=0.3)
 
@@ -229,7 +247,7 @@ def test_a_missing_range_is_refused_before_anything_is_spent(data: Generated) ->
     ledger = Ledger.in_memory()
     without = {k: v for k, v in data.ranges.items() if k != "target"}
     with pytest.raises(InvalidInput, match="'target' has no declared range"):
-        SiloPrior(budget=Budget(1.0), ranges=without, ledger=ledger).fit(
+        SharedPrior(unit="example", budget=Budget(1.0), ranges=without, ledger=ledger).fit(
             data.X, data.y, task=data.task
         )
     assert not [entry for entry in ledger.entries() if entry.kind == "run"]
@@ -250,15 +268,20 @@ def test_huge_rows_are_clipped(data: Generated) -> None:
     moments = np.asarray(model.shared_["moments"].value) - np.asarray(
         fitted(data).shared_["moments"].value
     )
-    from tacit.learners.silos.plan import blocks_for
+    from tacit.learners.shared_prior.silos.plan import blocks_for
 
     assert np.linalg.norm(moments) <= blocks_for((0, 0, 0)).sensitivity("replace")
     assert np.isfinite(model.coef_).all()
 
 
 def test_a_delta_that_is_not_below_one_over_the_people_is_warned_of(data: Generated) -> None:
-    model = SiloPrior(budget=Budget(1.0, 1 / len(data.y)), ranges=data.ranges, noise="simulated",
-                      random_state=0)  # fmt: skip
+    model = SharedPrior(
+        unit="example",
+        budget=Budget(1.0, 1 / len(data.y)),
+        ranges=data.ranges,
+        noise="simulated",
+        random_state=0,
+    )
     with pytest.warns(PrivacyWarning, match="one over the number of people"):
         model.fit(data.X, data.y, task=data.task)
 
@@ -266,4 +289,6 @@ def test_a_delta_that_is_not_below_one_over_the_people_is_warned_of(data: Genera
 def test_zero_out_neighbours_are_refused(data: Generated) -> None:
     budget = Budget(1.0, neighbours="zero-out")
     with pytest.raises(InvalidInput, match="replace neighbours"):
-        SiloPrior(budget=budget, ranges=data.ranges).fit(data.X, data.y, task=data.task)
+        SharedPrior(unit="example", budget=budget, ranges=data.ranges).fit(
+            data.X, data.y, task=data.task
+        )

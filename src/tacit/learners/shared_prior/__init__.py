@@ -13,6 +13,7 @@ from tacit.learners.shared_prior.coordinator import Coordinator
 from tacit.learners.shared_prior.home import Priors
 from tacit.learners.shared_prior.lessons import values_of
 from tacit.learners.shared_prior.participant import Tasks
+from tacit.learners.shared_prior.silos.estimator import InsideSilos
 from tacit.linear.single_task_fits import in_own_units
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms.products import WithGaussianNoise
@@ -21,17 +22,8 @@ __all__ = ["Coordinator", "SharedPrior", "Tasks"]
 
 
 @learner
-class SharedPrior(PrivateLearner):
-    """One linear model per task under a prior that all share, as far as it helps.
-
-    >>> from tacit.datasets import related_tasks
-    >>> from tacit.privacy.budget import Budget
-    >>> data = related_tasks(60, rng=np.random.default_rng(0))
-    >>> model = SharedPrior(budget=Budget(2.0), ranges=data.ranges, noise="simulated",
-    ...                     random_state=0).fit(data.X, data.y, task=data.task)
-    >>> model.coef_.shape
-    (10, 60)
-    """
+class BetweenTasks(PrivateLearner):
+    """``unit="task"``: a whole task is protected from all others, and a curator is trusted."""
 
     def _open(self, home: Home) -> Message:
         return open_prior(Tasks(home))
@@ -49,6 +41,23 @@ class SharedPrior(PrivateLearner):
         values = values_of(shared)
         units = units_of(self.loss, float(values["target_scale"]), values["feature_scale"])
         return np.asarray(values["means"][0] * units)
+
+
+@learner
+class SharedPrior(InsideSilos, BetweenTasks):
+    """One linear model per task under a prior that all share, as far as it helps.
+
+    A whole task is protected from the others, or with ``unit="example"`` every person inside a
+    task, a silo, from everybody outside it (silos/).
+
+    >>> from tacit.datasets import related_tasks
+    >>> from tacit.privacy.budget import Budget
+    >>> data = related_tasks(60, rng=np.random.default_rng(0))
+    >>> model = SharedPrior(budget=Budget(2.0), ranges=data.ranges, noise="simulated",
+    ...                     random_state=0).fit(data.X, data.y, task=data.task)
+    >>> model.coef_.shape
+    (10, 60)
+    """
 
 
 @isolated()

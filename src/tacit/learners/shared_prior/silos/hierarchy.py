@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
-from tacit.learners.silos.moments import Moments, Sums, pooled, shrunk
+from tacit.learners.shared_prior.silos.moments import Moments, Sums, pooled, shrunk
 from tacit.linear.threads import isolated
 
 POOLED_STEPS, SILO_STEPS = 20, 40  # of EM

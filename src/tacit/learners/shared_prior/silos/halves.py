@@ -17,10 +17,10 @@ from scipy.special import expit, logit, ndtr
 from tacit.arrays import FloatArray, IntArray
 from tacit.engine import Message, Public, Step
 from tacit.estimator import Home
-from tacit.learners.silos.coding import Coding
-from tacit.learners.silos.hierarchy import Hierarchy, from_moments, from_scores
-from tacit.learners.silos.moments import Moments, moments_of
-from tacit.learners.silos.plan import CLIP, MOMENTS, SCORES, Plan
+from tacit.learners.shared_prior.silos.coding import Coding
+from tacit.learners.shared_prior.silos.hierarchy import Hierarchy, from_moments, from_scores
+from tacit.learners.shared_prior.silos.moments import Moments, moments_of
+from tacit.learners.shared_prior.silos.plan import CLIP, MOMENTS, SCORES, Plan
 from tacit.linear.losses import Loss
 from tacit.linear.threads import isolated
 from tacit.privacy.isolation import products, require_alone

@@ -11,7 +11,7 @@ run of its own, and what it sends is a release.
 - halves.py: silos with their rows, and the coordinator that reads what they release
 - moments.py, hierarchy.py: empirical Bayes over noisy sums, aware of their noise
 - home.py: what a silo does with its own rows, which is free
-- estimator.py: the learner
+- estimator.py: what the learner does where people are protected
 
 The mechanism is privacy/mechanisms/block_moments.py, the engine engine/silos.py. docs/silos.md has
 the derivation and the numbers.

@@ -8,7 +8,9 @@ everything else is post-processing (hierarchy.py) or happens at home (home.py).
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -18,18 +20,18 @@ from tacit.engine.silos import run_silos, speaking
 from tacit.errors import InvalidInput, PrivacyWarning
 from tacit.estimator import Home, learner
 from tacit.estimator.public_models import PublicModels
-from tacit.learners.silos.coding import coding_of
-from tacit.learners.silos.halves import (
+from tacit.learners.shared_prior.silos.coding import coding_of
+from tacit.learners.shared_prior.silos.halves import (
     Coordinator,
     SiloHome,
     Silos,
     learned,
     residuals,
 )
-from tacit.learners.silos.hierarchy import Hierarchy
-from tacit.learners.silos.home import home_models
-from tacit.learners.silos.moments import moments_of
-from tacit.learners.silos.plan import MOMENTS, SCORES, Plan, blocks_for, promised
+from tacit.learners.shared_prior.silos.hierarchy import Hierarchy
+from tacit.learners.shared_prior.silos.home import home_models
+from tacit.learners.shared_prior.silos.moments import moments_of
+from tacit.learners.shared_prior.silos.plan import MOMENTS, SCORES, Plan, blocks_for, promised
 from tacit.linear.losses import Loss
 from tacit.parameters import Count
 from tacit.privacy.budget import Guarantee
@@ -44,57 +46,75 @@ TWIN_ROUNDS = 6
 
 
 @learner
-class SiloPrior(PublicModels):
-    """One linear model per silo, whose people are protected from everybody outside it.
+class InsideSilos(PublicModels):
+    """``unit="example"``: what is protected are people inside a silo, from everybody outside it.
 
-    ``coef_`` are the public models, functions of releases alone: they may be shown to anyone.
-    ``home_coef_`` are what silos make of them at home with their own rows: each belongs to its silo
-    alone, and ``predict_at_home`` uses it. ``fit(..., person=ids)`` names whose row each is, and
-    without it every row is somebody. Every column needs a declared range or categories.
-
-    >>> from tacit import Budget
-    >>> from tacit.datasets import related_tasks
-    >>> data = related_tasks(5, 60, 3, rng=np.random.default_rng(0))
-    >>> model = SiloPrior(budget=Budget(4.0), ranges=data.ranges, noise="simulated",
-    ...                   random_state=0).fit(data.X, data.y, task=data.task)
-    >>> model.coef_.shape, model.home_coef_.shape, model.guarantee_.unit
-    ((3, 5), (3, 5), "one row in one silo's data, taken as one person")
+    Then ``coef_`` are public models, functions of releases alone, and ``home_coef_`` are what silos
+    make of them at home with their own rows: each belongs to its silo alone, and
+    ``predict_at_home`` uses it. ``fit(..., person=ids)`` names whose row each is, and without it
+    every row is somebody. ``silos_per_person``: in so many silos may one person be, whose releases
+    are then charged together. Every column needs a declared range or categories.
     """
 
+    __metadata_request__fit: ClassVar = {"task": True, "person": True}
+
+    unit: Literal["task", "example"] = "task"
     silos_per_person: Count = 1
 
     # --- fitting ---------------------------------------------------------------------------------
 
     def fit(
         self, X: Any, y: Any, task: Any = None, *, person: Any = None, progress: Progress = None
-    ) -> SiloPrior:
-        """Learns from all silos; ``person`` (N,) says whose row each is."""
-        self._named_people, self._person_of = person is not None, person
-        try:
+    ) -> Self:
+        """Learns from all tasks; ``person`` (N,) says whose row each is, where people are
+        protected."""
+        with self._naming(person):
             super().fit(X, y, task, progress=progress)
-        finally:
-            del self._person_of
         return self
 
-    def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> SiloHome:
+    def fit_tasks(
+        self, tasks: TaskSet, schema: Schema, *, person: Any = None, progress: Progress = None
+    ) -> Self:
+        """As fit, from tasks that were already read and scaled; ``person`` is of the rows as they
+        were before."""
+        with self._naming(self.__dict__.get("_person_of") if person is None else person):
+            super().fit_tasks(tasks, schema, progress=progress)
+        return self
+
+    @contextmanager
+    def _naming(self, person: Any) -> Iterator[None]:
+        """Whose rows they are: kept while a fit lasts."""
+        if person is not None and self.unit == "task":
+            raise InvalidInput("person= names people inside silos: fit with unit='example'")
+        before = self.__dict__.get("_person_of")
+        self._person_of, self._named_people = person, person is not None
+        try:
+            yield
+        finally:
+            self._person_of = before
+
+    def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
         plain = super()._home(tasks, schema, loss)
-        whose = self.__dict__.get("_person_of")
+        if self.unit == "task":
+            return plain
         return SiloHome(
             plain.problems,
             plain.loss,
             plain.declared_features,
             plain.declared_target,
             coding_of(schema),
-            _numbers(whose, tasks.order),
+            _numbers(self.__dict__.get("_person_of"), tasks.order),
         )
 
     def _check(self) -> None:
-        if not self.fit_intercept:
-            raise InvalidInput("fit_intercept=False: models of silos have an intercept")
+        super()._check()
+        if self.unit == "example" and not self.fit_intercept:
+            raise InvalidInput("unit='example': models of silos have an intercept")
 
     def _open(self, home: Home) -> Message:
         """The same from exact sums."""
-        assert isinstance(home, SiloHome)
+        if not isinstance(home, SiloHome):
+            return super()._open(home)
         blocks = blocks_for(home.coding.levels)
         cells, J = home.cells, home.problems.n_tasks
         sums = home.problems.sum_rows(blocks.terms(cells))
@@ -112,7 +132,8 @@ class SiloPrior(PublicModels):
         return {name: Unprotected(part) for name, part in parts.items()}
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
-        assert isinstance(home, SiloHome)
+        if not isinstance(home, SiloHome):
+            return super()._run(home, door, progress)
         doors, blocks = node_doors(door), blocks_for(home.coding.levels)
         people = home.people()
         self._warn_of_delta(door, float(people.sum()))
@@ -136,12 +157,16 @@ class SiloPrior(PublicModels):
     # --- what is promised ------------------------------------------------------------------------
 
     def _unit(self) -> Guarantee:
+        if self.unit == "task":
+            return super()._unit()
         return promised(getattr(self, "_named_people", False), int(self.silos_per_person))
 
     def _part(self, run: str, number: int) -> str:
-        return node_run(run, number)
+        return run if self.unit == "task" else node_run(run, number)
 
     def _accountant(self) -> str:
+        if self.unit == "task":
+            return super()._accountant()
         return "exact Gaussian DP, silo by silo; the largest of all silos"
 
     def _warn_of_delta(self, door: Door, people: float) -> None:
@@ -158,13 +183,15 @@ class SiloPrior(PublicModels):
         self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None
     ) -> None:
         super()._remember(schema, tasks, outcome, door)
-        if door is not None:
+        if door is not None and self.unit == "example":
             self.history_ = node_history(door)
 
     # --- models ----------------------------------------------------------------------------------
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         """The public models; what silos make of them at home is noted for home_coef_."""
+        if self.unit == "task":
+            return super()._at_home(home, shared)
         self._home_models = _at_home(home, shared)
         if isinstance(shared["models"], Unprotected):
             return self._home_models  # without a budget nothing is kept from anybody
@@ -172,6 +199,8 @@ class SiloPrior(PublicModels):
 
     def _newcomer(self, home: Home, shared: Message) -> FloatArray:
         """The shared mean, for all to see; what was learned stays at home."""
+        if self.unit == "task":
+            return super()._newcomer(home, shared)
         joined = _at_home(home, shared)
         self._home_models = np.vstack([self._home_models, joined])
         if isinstance(shared["models"], Unprotected):
@@ -179,7 +208,18 @@ class SiloPrior(PublicModels):
         return self._shared_model(shared)[None]
 
     def _shared_model(self, shared: Message) -> FloatArray:
+        if self.unit == "task":
+            return super()._shared_model(shared)
         return np.asarray(shared["mean"].value)
+
+    # --- its folder ------------------------------------------------------------------------------
+
+    def _description(self) -> dict[str, Any]:
+        return super()._description() | {"unit": self.unit}
+
+    def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.unit = description.get("unit", "task")
+        super()._take(description, arrays)
 
 
 def _numbers(person: Any, order: IntArray) -> IntArray:
