@@ -195,7 +195,7 @@ def _instance(kind: type) -> Kind:
     return Kind(said, lambda v: isinstance(v, kind) and not isinstance(v, type))
 
 
-_FUNCTION = Kind("a function", callable)
+_FUNCTION = Kind("a function", lambda v: callable(v) and not isinstance(v, type))
 _MADE_OF: dict[Any, Callable[..., Kind]] = {
     Annotated: _number,
     collections.abc.Mapping: _mapping,

@@ -86,7 +86,7 @@ KNOWN: dict[str, tuple[Any, ...]] = {
         Constant(0.0),
         Constant(1e60),
         Uniform(),
-        Uniform(1.0, 0.0),
+        Uniform(1.0, 1.0),
         Uniform(0.0, 1e60),
         Constant,
         Pareto(1e-60),

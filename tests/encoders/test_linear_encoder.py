@@ -461,4 +461,6 @@ def test_it_is_a_transformer_that_can_be_cloned_and_names_its_columns(
     frame = encoder.set_output(transform="pandas").transform(X)
     assert list(frame.columns) == ["report0", "report1"]
     assert simulated().fit_transform(X, target=K).shape[0] == len(X)
-    assert encoder.certificate()["mechanism"]["name"] == type(encoder.mechanism_).__name__
+    assert (
+        encoder.certificate()["steps"][0]["mechanism"]["name"] == type(encoder.mechanism_).__name__
+    )

@@ -26,7 +26,7 @@ from tacit.errors import InvalidInput
 from tacit.privacy.auditing import AuditResult, Claim, Side
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import clip_rows
-from tacit.privacy.mechanisms.local import LocalLaplace, LocalMechanism, SampledLaplace
+from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace
 
 ROWS, OVERSIZE, FARTHER, BATCH = 300, 10.0, 3.0, 5
 REFUSED = -1e6  # the statistic where no report comes
@@ -40,22 +40,12 @@ def public_rows() -> FloatArray:
     return np.asarray(rng.standard_normal((ROWS, 3)) @ mixing)
 
 
-def worst_direction(mechanism: LocalMechanism, size: int) -> FloatArray:
-    """Where two reports differ most: σ/‖σ‖ with Laplace noise (Proposition 3), else anywhere."""
-    if isinstance(mechanism, LocalLaplace):
-        weights = np.asarray(mechanism.weights)
-        return np.asarray(weights / np.linalg.norm(weights))
-    if isinstance(mechanism, SampledLaplace):
-        return np.full(size, size**-0.5)
-    return np.asarray(np.eye(size)[0])
-
-
 def users(encoder: TaskAwareEncoder) -> tuple[FloatArray, FloatArray]:
     """Two rows of X (n,) whose encodings point in opposite worst directions, far out."""
     design, mechanism = encoder.design_, encoder.mechanism_
     if mechanism is None:
         raise InvalidInput("this encoder reports nothing: there is nothing to audit")
-    direction = worst_direction(mechanism, design.size)
+    direction = mechanism.worst_direction(design.size)
     reach = OVERSIZE * mechanism.radius
     if isinstance(mechanism, SampledLaplace):
         reach = FARTHER * mechanism.sensitivity / (2 * float(np.abs(direction).sum()))

@@ -26,7 +26,8 @@ from tacit.errors import BudgetExceeded, TacitError
 from tacit.privacy import promises
 from tacit.privacy.account import Statement
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.chain import canonical, sha256
+from tacit.privacy.chain import agree, canonical, event_to_json, sha256
+from tacit.privacy.mechanisms.local import mechanism_from_dict
 from tacit.privacy.mechanisms.recorded import other_than_recorded, taken_as_stated
 from tacit.privacy.planning import UNIT
 from tacit.rounding import rounded_down, rounded_up
@@ -312,6 +313,9 @@ def contents_problems(
     directory: Path, certificate: Mapping[str, Any], sealed: Mapping[str, Any]
 ) -> Iterator[str]:
     """The model's public part is the one that the certificate speaks of, its tasks the seal's."""
+    if (directory / documents.ENCODER).exists():
+        yield from _encoder_problems(directory, certificate)
+        return
     description, arrays, _ = folder.read(directory)
     labels = description["labels"]
     if canonical(sealed.get("tasks", labels)) != canonical(labels):
@@ -327,3 +331,22 @@ def contents_problems(
     shared = {name: a for name, a in arrays.items() if name.startswith("shared.")}
     if "shared" in digests and arrays_digest(shared) != digests["shared"]:
         yield f"the shared numbers in {folder.MODEL} are not the certificate's"
+
+
+def _encoder_problems(directory: Path, certificate: Mapping[str, Any]) -> Iterator[str]:
+    """What devices draw with is the certificate's one mechanism, and follows from it."""
+    (step,) = certificate["steps"]
+    mechanism = mechanism_from_dict(step["mechanism"])
+    content = folder.read_json(directory / documents.ENCODER)
+    if canonical(content["mechanism"]) != canonical(mechanism.on_device()):
+        yield f"the mechanism in {documents.ENCODER} is not the certificate's"
+    if not agree(event_to_json(mechanism.event("replace")), step["event"]):
+        yield f"{dict(step['mechanism'])} does not reveal {step['event']}"
+    parts = [part for account in certificate["accounts"] for part in account["runs"]]
+    exact = any(secure for part in parts for _, secure, _ in part["released"])
+    if exact and not mechanism.exact_on_device:
+        yield f"it says exact noise, and {documents.SCRIPT} draws {step['mechanism']} in floats"
+    if not (directory / documents.SCRIPT).exists():
+        yield f"{documents.SCRIPT} is gone"
+    if (directory / folder.MODEL).exists():
+        yield f"it holds {folder.MODEL} too, which is nobody's who reports"

@@ -29,7 +29,9 @@ from tacit.privacy.chain import canonical, sha256
 from tacit.privacy.signing import Signer, fingerprint, genuine
 
 CERTIFICATE, SEAL = "tacit certificate 2", "tacit seal 2"
-SEALED = (folder.MODEL, folder.PUBLIC_PAGE)
+ENCODER, SCRIPT, GRAPH = "encoder.json", "encode.py", "encoder.onnx"
+"""What people report through."""
+SEALED = (folder.MODEL, folder.PUBLIC_PAGE, ENCODER, SCRIPT, GRAPH)
 """The files that a seal names, where they are."""
 
 OF_A_SEAL = frozenset({"format", "certificate", "files", "signature"})

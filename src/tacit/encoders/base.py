@@ -7,6 +7,7 @@ A subclass fits: it checks its parameters and rows with what is here, and hands 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -16,19 +17,21 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import folder
-from tacit._version import __version__
 from tacit.arrays import Array, FloatArray
+from tacit.certificate import Subject, write_folder
 from tacit.encoders.device import export_encoder
 from tacit.encoders.domain import Domain
-from tacit.encoders.networks import Design
-from tacit.encoders.reports import guarantee, reported
+from tacit.encoders.networks import Design, Layers
+from tacit.encoders.reports import guarantee, rehearsed, reported
 from tacit.errors import InvalidInput, LedgerError, UntrustedMessage
-from tacit.estimator.accounts import Accounted
+from tacit.estimator.leaving import Certified
 from tacit.parameters import Between, Count, Seed, learner, require_parameters
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.isolation import require_alone
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms.local import mechanism_from_dict
+from tacit.privacy.mechanisms.local import LocalMechanism, mechanism_from_dict
+from tacit.privacy.release import Declared
+from tacit.privacy.signing import SigningKey
 
 Strategy = Literal["task-aware", "task-agnostic", "privacy-agnostic"]
 Width = Annotated[int, Between(1, 2**14)]
@@ -36,7 +39,7 @@ Width = Annotated[int, Between(1, 2**14)]
 
 
 @learner
-class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn ships no types
+class Encoder(TransformerMixin, Certified):  # type: ignore[misc] # scikit-learn ships no types
     """Rows in, private reports out, estimates back; the parameters of every encoder."""
 
     __metadata_request__fit: ClassVar = {"target": True}
@@ -90,7 +93,9 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
         self.guarantee_ = guarantee(
             design.mechanism, self.budget, reports=reports, simulated=simulated
         )
+        self.shared_ = {name: Declared(array) for name, array in design.to_arrays().items()}
         self.ledger_ = None if self.budget is None else self._spends_from()
+        self._certificate = None
         self._rng = np.random.default_rng(self.random_state) if simulated else None
 
     # --- reporting and decoding ------------------------------------------------------------------
@@ -167,11 +172,20 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
 
     # --- what may leave --------------------------------------------------------------------------
 
-    def export(self, directory: str | Path) -> Path:
-        """Writes what a device needs: encoder.json, encode.py (no dependencies), certificate.json.
+    def export(self, directory: str | Path, *, signing_key: SigningKey | None = None) -> Path:
+        """Writes what a device needs: encoder.json, encode.py (no dependencies), certificate, seal.
 
-        The decoder stays here.
+        The decoder stays here. ``signing_key``: see ``certify``.
         """
+        return self._exported(directory, signing_key)
+
+    def _exported(
+        self,
+        directory: str | Path,
+        signing_key: SigningKey | None,
+        graph: Callable[[Path, Layers, LocalMechanism], None] | None = None,
+    ) -> Path:
+        """``graph`` writes the layers as a graph of another format beside the rest."""
         check_is_fitted(self, "design_")
         if self.mechanism_ is None or self.budget is None:
             raise UntrustedMessage("this encoder reports without noise, or not at all")
@@ -181,52 +195,57 @@ class Encoder(TransformerMixin, Accounted):  # type: ignore[misc] # scikit-learn
             self.mechanism_,
             self.guarantee_,
             delta=self.budget.delta,
+            reports=int(self.reports),
+            learner=self._learner,
             domain=self.domain_,
             feature_names=[str(name) for name in getattr(self, "feature_names_in_", ())],
+            graph=graph,
+            signer=self._signer(signing_key),
         )
 
-    def certificate(self) -> dict[str, Any]:
-        """The guarantee in full, with the mechanism it rests on."""
-        check_is_fitted(self, "design_")
-        return {
-            "tacit": __version__,
-            "learner": self._learner,
-            "guarantee": json.loads(self.guarantee_.to_json()),
-            "mechanism": None if self.mechanism_ is None else self.mechanism_.to_dict(),
-        }
+    def _subject(self) -> Subject:
+        """Without noise, or without reports, there is no step that a promise could rest on."""
+        if self.mechanism_ is None or self.budget is None:
+            return Subject(self._learner, self.guarantee_, [], None, [], None)
+        size, reports = self.dimensions_, int(self.reports)
+        return rehearsed(self._learner, self.mechanism_, self.guarantee_, size, reports=reports)
 
-    def save(self, directory: str | Path) -> Path:
-        """Writes encoder, decoder and certificate, for the collector's side."""
+    def save(self, directory: str | Path, *, signing_key: SigningKey | None = None) -> Path:
+        """Writes encoder, decoder, certificate and seal, for the collector's side."""
         check_is_fitted(self, "design_")
         description = {
             "learner": self._learner,
+            "labels": [],
+            "domain": self.domain_.pairs(),
+            "mechanism": None if self.mechanism_ is None else self.mechanism_.to_dict(),
             "budget": None if self.budget is None else [self.budget.epsilon, self.budget.delta],
             "reports": int(self.reports),
             "noise": self.noise,
             "predicted_loss": self.predicted_loss_,
             "activations": self.design_.activations(),
         }
-        arrays = self.design_.to_arrays() | {"low": self.domain_.low, "high": self.domain_.high}
-        arrays |= {name: getattr(self, name) for name in self._kept}
-        return folder.write(directory, description, arrays, self.certificate())
+        arrays = self.design_.to_arrays() | {name: getattr(self, name) for name in self._kept}
+        certificate, signer = self.certify(signing_key), self._signer(signing_key)
+        return write_folder(directory, description, arrays, certificate, signer, tasks=[])
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
         """An encoder that save wrote; its ledger is a new one, in memory."""
         description, arrays, certificate = folder.read_as(cls._learner, directory)
-        if "activations" not in description:
+        if "mechanism" not in description:
             raise InvalidInput(f"{directory} was written by an earlier version; fit again")
-        budget, mechanism = description["budget"], certificate["mechanism"]
+        budget, mechanism = description["budget"], description["mechanism"]
         model = cls(
             None if budget is None else Budget(*budget),
             reports=description["reports"],
             noise=description["noise"],
         )
-        domain = Domain(arrays["low"], arrays["high"])
+        domain = Domain.of_pairs(description["domain"])
         model.n_features_in_ = len(domain.low)
         known = None if mechanism is None else mechanism_from_dict(mechanism)
         model._remember(domain, Design.from_arrays(arrays, description["activations"], known))
         model.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+        model._certificate = certificate
         model.predicted_loss_ = float(description["predicted_loss"])
         for name in cls._kept:
             setattr(model, name, arrays[name])

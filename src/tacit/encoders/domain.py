@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,13 @@ class Domain:
             return len(np.unique(np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[out]))
         values = np.asarray(X, dtype=np.float64)
         return int(np.any((values < self.low) | (values > self.high), axis=1).sum())
+
+    @classmethod
+    def of_pairs(cls, pairs: Sequence[Sequence[float]]) -> Domain:
+        """Inverse of pairs."""
+        sides = np.array(pairs, dtype=np.float64)
+        sides[np.abs(sides) == np.finfo(np.float64).max] *= np.inf
+        return cls(sides[:, 0], sides[:, 1])
 
     def pairs(self) -> list[list[float]]:
         """[low, high] by column, as JSON: the largest numbers where nothing was declared."""

@@ -5,6 +5,9 @@ is the lifetime cap of whatever that user reports through the ledger, planned fo
 batch may hold several reports of one user: the users with c reports in it form a run with c
 releases, and all runs are declared, and so held against everybody's budget, before the first noise
 is drawn.
+
+A certificate is about reports to come. It rests on what a ledger says of somebody who has made all
+that the budget is for: they are rehearsed, on zeros, through the same door.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.arrays import FloatArray
+from tacit.certificate import Subject
 from tacit.errors import LedgerError
 from tacit.privacy.account import IN_FLOATS
-from tacit.privacy.accounting import Pure
+from tacit.privacy.accounting import Event, Pure
 from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.chain import event_to_json
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.local import LocalMechanism
-from tacit.privacy.promises import PREPROCESSING, REPORTS
+from tacit.privacy.promises import PREPROCESSING, REPORTS, not_covered
 from tacit.privacy.release import Key, Mechanism, new_run
 from tacit.tasks import task_codes
 
@@ -33,11 +38,13 @@ SIMULATED = "simulated noise: floating-point draws from a seeded generator"
 ONCE = "each row another person, who reports once"
 """What is assumed of reports that name nobody."""
 
+ANYBODY = "anybody"
+
 LOCAL = Guarantee(
     epsilon=math.inf,
     delta=0.0,
     unit="one user's vector",
-    neighbours="any two vectors (replace)",
+    neighbours="replace",
     adversary="whoever sees the user's reports, the collector included",
     not_covered=(
         "the rows given to fit: they shape the encoder and are treated as public (volunteers)",
@@ -78,7 +85,9 @@ def reported(
             f"promised {budget} for all reports: give the ledger no cap, or this one"
         )
     door = whole.beside(whole.dataset, cap=budget)
-    terms, event = _terms(mechanism, reports, rng), mechanism.event("replace")
+    doubts = () if rng is None else (SIMULATED,)
+    terms = _terms(mechanism, reports, secure=rng is None, doubts=doubts)
+    event = mechanism.event("replace")
     runs = list(_runs(user, len(rows)))
     for run, labels, turns in runs:
         door.open_run(run, labels, budget, [event] * len(turns), **terms)
@@ -109,17 +118,22 @@ def _runs(user: Any, n: int) -> Iterator[tuple[str, list[Hashable], list[NDArray
         yield new_run(), [labels[int(i)] for i in users], turns
 
 
-def _terms(mechanism: Mechanism, reports: int, rng: np.random.Generator | None) -> dict[str, Any]:
+def _terms(
+    mechanism: Mechanism, reports: int, *, secure: bool, doubts: tuple[str, ...]
+) -> dict[str, Any]:
     """What every run of reports declares: who is protected, from whom, in how many reports."""
     event = mechanism.event("replace")
-    several = "" if reports == 1 else f", in at most {reports} reports of {event}"
     return {
-        "unit": LOCAL.unit + several,
+        "unit": _unit(event, reports),
         "adversary": LOCAL.adversary,
-        "secure": rng is None,
-        "doubts": () if rng is None else (SIMULATED,),
+        "secure": secure,
+        "doubts": doubts,
         "planned": reports if isinstance(event, Pure) and reports > 1 else 0,
     }
+
+
+def _unit(event: Event, reports: int) -> str:
+    return LOCAL.unit + ("" if reports == 1 else f", in at most {reports} reports of {event}")
 
 
 # --- what is promised ----------------------------------------------------------------------------
@@ -149,11 +163,13 @@ def guarantee(
     if mechanism.proven and not (exact or budget.delta > 0):
         doubts.append(IN_FLOATS)
     remarks = [mechanism.reason] if mechanism.proven and mechanism.reason else []
+    delta = 0.0 if exact and mechanism.pure and reports == 1 else budget.delta
     return replace(
         LOCAL,
         epsilon=budget.epsilon,
-        delta=0.0 if exact and mechanism.pure and reports == 1 else budget.delta,
-        unit=LOCAL.unit if reports == 1 else f"{LOCAL.unit}, in {reports} reports together",
+        delta=delta,
+        unit=_unit(mechanism.event("replace"), reports),
+        not_covered=not_covered(LOCAL.not_covered, delta, 1),
         accountant=_accountant(mechanism, budget),
         secure_noise=exact and not simulated,
         proven=not doubts,
@@ -165,3 +181,40 @@ def _accountant(mechanism: LocalMechanism, budget: Budget) -> str:
     if not mechanism.pure:
         return "exact Gaussian DP, μ² a report"
     return "optimal composition of pure reports" if budget.delta > 0 else "ε a report, added"
+
+
+def on_device(mechanism: LocalMechanism, promised: Guarantee, delta: float) -> Guarantee:
+    """What is left of a guarantee where encode.py draws the noise: it has an exact sampler for
+    Laplace noise only. Of the others it states the budget's ``delta``, and doubts where that is 0.
+    """
+    if mechanism.exact_on_device:
+        how = "encode.py draws exact discrete Laplace noise on the grid, in integers"
+        return replace(promised, reason="; ".join(filter(None, [promised.reason, how])))
+    reasons = [promised.reason, "encode.py draws this noise in floating point, on a public grid"]
+    if delta == 0:
+        reasons.append(f"{IN_FLOATS}; take a budget with delta > 0, or mechanism='laplace'")
+    return replace(
+        promised,
+        delta=delta,
+        not_covered=not_covered(LOCAL.not_covered, delta, 1),
+        secure_noise=False,
+        proven=promised.proven and delta > 0,
+        reason="; ".join(filter(None, reasons)),
+    )
+
+
+def rehearsed(
+    learner: str, mechanism: LocalMechanism, promised: Guarantee, size: int, *, reports: int
+) -> Subject:
+    """What a certificate of this promise rests on: all reports of one user, of ``size`` numbers."""
+    budget = Budget(promised.epsilon, promised.delta)
+    ledger, run, event = Ledger.in_memory(cap=budget), new_run(), mechanism.event("replace")
+    doubts = () if promised.proven else (promised.reason,)
+    terms = _terms(mechanism, reports, secure=promised.secure_noise, doubts=doubts)
+    ledger.open_run(run, [ANYBODY], budget, [event] * reports, **terms)
+    rng = None if promised.secure_noise else np.random.default_rng(0)
+    for turn in range(1, reports + 1):
+        ledger.release(mechanism, np.zeros((1, size)), key=Key(run, turn, "users"), rng=rng)
+    step = {"round": 1, "mechanism": mechanism.to_dict(), "event": event_to_json(event)}
+    steps = [step | {"epsilon": promised.epsilon, "count": reports}]
+    return Subject(learner, promised, steps, ledger, [ANYBODY], run)

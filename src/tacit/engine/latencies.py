@@ -64,6 +64,11 @@ class Uniform(Checked):
     low: NonNegative = 0.0
     high: NonNegative = 15 * MILLISECOND
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low > self.high:
+            raise InvalidInput(f"low must be at most high, got {self.low} and {self.high}")
+
     def draw(self, node: int, size: int, rng: np.random.Generator) -> FloatArray:
         return rng.uniform(self.low, self.high, size)
 

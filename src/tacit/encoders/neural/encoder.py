@@ -43,6 +43,7 @@ from tacit.encoders.neural.task import LossFunction, Problem, TaskLoss, problem
 from tacit.encoders.neural.widths import held_out_losses, without_report
 from tacit.errors import InvalidInput
 from tacit.parameters import Between, Size, learner
+from tacit.privacy.signing import SigningKey
 
 _REPORTS = 2**16  # simulated for predicted_loss_, at most 64 of a row
 
@@ -63,6 +64,7 @@ class TaskAwareEncoder(Encoder):
     - ``budget=None``: no noise at all, the non-private twin.
 
     >>> import numpy as np
+    >>> from tacit import Budget
     >>> X = np.random.default_rng(0).normal(size=(64, 3))
     >>> encoder = TaskAwareEncoder(Budget(2.0, 0.0), dimensions=1, epochs=20, random_state=0)
     >>> reports = encoder.fit(X, target=nn.Linear(3, 1)).transform(X)
@@ -155,12 +157,15 @@ class TaskAwareEncoder(Encoder):
         self._remember(self.domain_, nothing(estimate * scaling.spread + scaling.mean))
         self.predicted_loss_ = loss
 
-    def export(self, directory: str | Path, *, onnx: bool = True) -> Path:
-        """encoder.json and encode.py for a device, encoder.onnx, certificate.json; the folder.
+    def export(
+        self,
+        directory: str | Path,
+        *,
+        onnx: bool = True,
+        signing_key: SigningKey | None = None,
+    ) -> Path:
+        """As every encoder, with encoder.onnx unless ``onnx=False``.
 
         The ONNX graph ends where the noise begins: the device clips again and draws its own.
         """
-        folder = super().export(directory)
-        if onnx and self.mechanism_ is not None:
-            write_onnx(folder / "encoder.onnx", self.design_.encoder, self.mechanism_)
-        return folder
+        return self._exported(directory, signing_key, write_onnx if onnx else None)

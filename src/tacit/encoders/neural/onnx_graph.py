@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.encoders.device import mechanism_numbers
 from tacit.encoders.networks import Layers
 from tacit.errors import InvalidInput
 from tacit.privacy.mechanisms.local import LocalMechanism
@@ -69,7 +68,7 @@ def onnx_model(layers: Layers, mechanism: LocalMechanism) -> ModelProto:
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
     )
-    numbers = json.dumps(mechanism_numbers(mechanism))
+    numbers = json.dumps(mechanism.on_device())
     helper.set_model_props(model, {"mechanism": numbers, "note": _NOTE})
     checker.check_model(model, full_check=True)
     return model

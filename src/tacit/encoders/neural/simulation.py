@@ -11,6 +11,8 @@ and neither α nor n depends on v, so ∂u/∂v is the derivative of this line.
 
 from __future__ import annotations
 
+from functools import singledispatch
+
 import torch
 from scipy.special import ndtr
 from torch import Tensor
@@ -54,23 +56,34 @@ def simulated(mechanism: LocalMechanism | None, generator: torch.Generator) -> P
     if mechanism is None:
         return unperturbed
 
-    def perturb(latent: Tensor) -> Tensor:
-        inside = clipped(latent, mechanism.radius)
-        match mechanism:
-            case PrivUnitG():
-                return _leaning(mechanism, inside, generator)
-            case LocalLaplace():
-                weights = torch.tensor(mechanism.weights, dtype=inside.dtype)
-                return inside + laplace_noise(inside, generator) / weights * mechanism.scale
-            case SampledLaplace():
-                return inside + mechanism.scale * laplace_noise(inside, generator)
-            case LocalKNorm():
-                return inside + mechanism.scale * _knorm(inside, generator)
-            case LocalGaussian():
-                return inside + mechanism.sigma * _normal(inside, generator)
-        raise InvalidInput(f"nothing is learned through {type(mechanism).__name__}")
+    return lambda latent: _report(mechanism, clipped(latent, mechanism.radius), generator)
 
-    return perturb
+
+@singledispatch
+def _report(mechanism: LocalMechanism, inside: Tensor, generator: torch.Generator) -> Tensor:
+    """A report on each row inside the ball."""
+    raise InvalidInput(f"nothing is learned through {type(mechanism).__name__}")
+
+
+@_report.register
+def _(mechanism: LocalLaplace, inside: Tensor, generator: torch.Generator) -> Tensor:
+    weights = torch.tensor(mechanism.weights, dtype=inside.dtype)
+    return inside + laplace_noise(inside, generator) / weights * mechanism.scale
+
+
+@_report.register
+def _(mechanism: SampledLaplace, inside: Tensor, generator: torch.Generator) -> Tensor:
+    return inside + mechanism.scale * laplace_noise(inside, generator)
+
+
+@_report.register
+def _(mechanism: LocalKNorm, inside: Tensor, generator: torch.Generator) -> Tensor:
+    return inside + mechanism.scale * _knorm(inside, generator)
+
+
+@_report.register
+def _(mechanism: LocalGaussian, inside: Tensor, generator: torch.Generator) -> Tensor:
+    return inside + mechanism.sigma * _normal(inside, generator)
 
 
 def laplace_noise(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -91,7 +104,8 @@ def _knorm(like: Tensor, generator: torch.Generator) -> Tensor:
     return direction / length * radius
 
 
-def _leaning(mechanism: PrivUnitG, inside: Tensor, generator: torch.Generator) -> Tensor:
+@_report.register
+def _(mechanism: PrivUnitG, inside: Tensor, generator: torch.Generator) -> Tensor:
     """r u/s without its last coordinate; v = (t, √(1 − ‖t‖²))."""
     t = inside / mechanism.radius
     rest = (1 - t.square().sum(1, keepdim=True)).clamp(min=SMALLEST).sqrt()

@@ -48,6 +48,10 @@ class AdditiveReport(LocalMechanism):
         """That of the noise."""
         return self.noise.log_density(reports - row)
 
+    def on_device(self) -> dict[str, object]:
+        """With the scale of the noise."""
+        return self.to_dict() | {"scale": self.scale}
+
 
 @dataclass(frozen=True)
 class LocalLaplace(PureReport, AdditiveReport):
@@ -63,6 +67,7 @@ class LocalLaplace(PureReport, AdditiveReport):
     """
 
     weights: tuple[float, ...]  # σ, one a coordinate
+    exact_on_device: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,6 +98,11 @@ class LocalLaplace(PureReport, AdditiveReport):
         weights = np.asarray(self.weights)
         density = self.noise.log_density((reports - row) * weights)
         return np.asarray(density + np.log(weights).sum())
+
+    def worst_direction(self, size: int) -> FloatArray:
+        """σ/‖σ‖ (S4 Proposition 3)."""
+        weights = np.asarray(self.weights)
+        return np.asarray(weights / np.linalg.norm(weights))
 
 
 class LocalKNorm(PureReport, AdditiveReport):
@@ -184,3 +194,11 @@ class SampledLaplace(AdditiveReport):
         if rng is None:
             raise InvalidInput(f"{self.reason}: it runs with noise='simulated' only")
         return super().reports(rows, rng)
+
+    def on_device(self) -> dict[str, object]:
+        """Of no device."""
+        return LocalMechanism.on_device(self)
+
+    def worst_direction(self, size: int) -> FloatArray:
+        """A diagonal: there ‖·‖₁ is largest."""
+        return np.full(size, size**-0.5)

@@ -30,6 +30,7 @@ class LocalMechanism:
     pure: ClassVar[bool] = True
     proven: ClassVar[bool] = True
     reason: ClassVar[str] = ""  # why the event is not proven or the noise not exact
+    exact_on_device: ClassVar[bool] = False  # does encode.py draw its noise in integers?
 
     def revealed(self) -> Gaussian | Pure:
         """What one report reveals about the user's vector."""
@@ -77,6 +78,14 @@ class LocalMechanism:
     def to_dict(self) -> dict[str, object]:
         """Name and parameters as JSON."""
         return parameters(self)
+
+    def on_device(self) -> dict[str, object]:
+        """The same with the numbers that follow from them, for a device to draw with."""
+        raise InvalidInput(f"no device can run {type(self).__name__}")
+
+    def worst_direction(self, size: int) -> FloatArray:
+        """(size,), of norm one: two users this way and that are the easiest to tell apart."""
+        return np.asarray(np.eye(size)[0])
 
 
 @dataclass(frozen=True)

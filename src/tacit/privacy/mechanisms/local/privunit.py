@@ -143,6 +143,15 @@ class PrivUnitG(PureReport):
         drawn = ndtri(uniform * np.where(above, tail, 1 - tail))
         return np.asarray(np.where(above, -drawn, drawn))
 
+    def on_device(self) -> dict[str, object]:
+        """With r/s, the chance p of leaning, and the weight of the upper tail."""
+        tail = float(ndtr(-self.lean))
+        return self.to_dict() | {
+            "scale": self.radius / self.lean,
+            "above": self.above,
+            "tail": tail,
+        }
+
     def variance(self, dim: int) -> FloatArray:
         """(r/s)²."""
         return np.full(dim, (self.radius / self.lean) ** 2)

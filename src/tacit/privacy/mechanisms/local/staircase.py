@@ -80,6 +80,11 @@ class LocalStaircase(PureReport):
         b, rest = math.exp(-self.epsilon), -math.expm1(-self.epsilon)
         return 2 * self.radius * math.sqrt((b * (1 + b) / 2) ** (2 / 3) + b) / rest
 
+    def on_device(self) -> dict[str, object]:
+        """With the scale of the grid, and the stairs."""
+        stairs = [self.epsilon, self.step, self.tall, 2 * self.radius]
+        return self.to_dict() | {"scale": self.scale, "stairs": stairs}
+
     def require_width(self, dim: int) -> None:
         """One number."""
         if dim != 1:
