@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import warnings
 from functools import cache
 from typing import Any
@@ -27,7 +28,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import train_test_split
 
 from tacit import Budget, Ledger, SharedPrior, SingleTask
-from tacit.datasets import load_school, related_tasks
+from tacit.datasets import group_sparse_tasks, load_school, low_rank_tasks, related_tasks
 from tacit.errors import PrivacyWarning
 
 EPSILONS = (0.5, 1.0, 3.0, 6.0)
@@ -40,6 +41,17 @@ RATES, LAMBDAS = (0.003, 0.01, 0.03), (0.1, 0.3, 1.0, 3.0)
 
 def said(case: str, **numbers: Any) -> None:
     print(json.dumps({"case": case} | numbers), flush=True)
+
+
+def silos(budget: Budget | None, ranges: Any, seed: int) -> SharedPrior:
+    return SharedPrior(
+        unit="example",
+        budget=budget,
+        ranges=ranges,
+        noise="simulated",
+        ledger=Ledger.in_memory(),
+        random_state=seed,
+    )
 
 
 # --- School --------------------------------------------------------------------------------------
@@ -73,14 +85,7 @@ def school(draws: int) -> None:
     def errors(epsilon: float | None, split: int, draw: int) -> tuple[float, float]:
         train = training(data.task, SEED + 1000 * split)
         budget = None if epsilon is None else Budget(epsilon, DELTA)
-        model = SharedPrior(
-            unit="example",
-            budget=budget,
-            ranges=ranges,
-            noise="simulated",
-            ledger=Ledger.in_memory(),
-            random_state=100 * split + draw,
-        )
+        model = silos(budget, ranges, 100 * split + draw)
         model.fit(X[train], data.y[train], task=data.task[train])
         shown = model.predict(X[~train], task=data.task[~train])
         home = model.predict_at_home(X[~train], task=data.task[~train])
@@ -131,6 +136,8 @@ def standardised(data: Any, split: int) -> tuple[Any, ...]:
 def multiplier(rows: int, epsilon: float) -> float:
     """σ/C of their sampled gradients: RDP, add/remove, as they account."""
     from dp_accounting import dp_event, mechanism_calibration, rdp
+
+    logging.disable(logging.WARNING)  # of orders that it leaves out
 
     batch = min(BATCH, rows)
     steps = rows // batch * ROUNDS
@@ -229,10 +236,18 @@ def peers() -> None:
 # --- generated tasks -----------------------------------------------------------------------------
 
 
+FAMILIES = {
+    "few directions (S1)": lambda rng: low_rank_tasks(100, 200, 30, test_rows=100, rng=rng),
+    "few features (S1)": lambda rng: group_sparse_tasks(100, 200, 30, test_rows=100, rng=rng),
+    "a common mean, 30 tasks": lambda rng: related_tasks(30, 200, 10, test_rows=100, rng=rng),
+    "a common mean, 100 tasks": lambda rng: related_tasks(100, 200, 10, test_rows=100, rng=rng),
+}
+
+
 def synthetic(draws: int) -> None:
-    """Related tasks, 200 rows each: test error as a share of every task alone without privacy."""
-    for tasks in (10, 30, 100):
-        data = related_tasks(tasks, 200, 10, test_rows=100, rng=np.random.default_rng(7))
+    """200 rows a task: test error as a share of every task alone without privacy."""
+    for name, made in FAMILIES.items():
+        data = made(np.random.default_rng(7))
 
         def error(predicted: Any, data: Any = data) -> float:
             return float(np.mean((predicted - data.y_test) ** 2))
@@ -243,26 +258,15 @@ def synthetic(draws: int) -> None:
             budget = None if epsilon is None else Budget(epsilon)
             found = []
             for draw in range(1 if epsilon is None else draws):
-                model = SharedPrior(
-                    unit="example",
-                    budget=budget,
-                    ranges=data.ranges,
-                    noise="simulated",
-                    ledger=Ledger.in_memory(),
-                    random_state=draw,
-                )
+                model = silos(budget, data.ranges, draw)
                 model.fit(data.X, data.y, task=data.task)
-                found.append(
-                    [
-                        error(model.predict(data.X_test, task=data.task_test)) / single,
-                        error(model.predict_at_home(data.X_test, task=data.task_test)) / single,
-                    ]
-                )
+                public = model.predict(data.X_test, task=data.task_test)
+                home = model.predict_at_home(data.X_test, task=data.task_test)
+                found.append([error(public) / single, error(home) / single])
             public, home = np.mean(found, axis=0)
             said(
-                f"{tasks} related tasks of 200 rows",
+                f"200 rows a task, {name}",
                 epsilon=epsilon,
-                alone=1.0,
                 public=round(float(public), 3),
                 home=round(float(home), 3),
             )
