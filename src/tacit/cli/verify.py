@@ -21,6 +21,7 @@ EXAMPLES = examples(
 
 NEEDS_A_MODULE = ("neural.FederatedMTL",)
 """Learners whose weights belong to a module that is not in the folder: they are not loaded here."""
+ENCODERS = ("TaskAwareEncoder", "neural.TaskAwareEncoder")
 
 
 def verify(
@@ -101,10 +102,15 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
 
     from tacit import folder
     from tacit.certificate import checked
+    from tacit.certificate.documents import ENCODER
     from tacit.certificate.since import ledger_of, recorded_since
     from tacit.cli.loading import restored
 
+    if (directory / ENCODER).exists():
+        return _judged_encoder(directory, checked(directory, expected), "encoder for people")
     description, arrays, certificate = folder.read(directory)
+    if description["learner"] in ENCODERS:
+        return _judged_encoder(directory, checked(directory, expected), "encoder of the collector")
     if description["learner"] not in NEEDS_A_MODULE:
         restored(directory, (description, arrays, certificate))
     n_models = len(description["labels"])
@@ -127,16 +133,32 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
     return kind, replace(found, problems=(*found.problems, *wrong))
 
 
+def _judged_encoder(directory: Path, found: Finding, kind: str) -> tuple[str, Finding]:
+    """What people report through, or what the collector keeps of it."""
+    from dataclasses import replace
+
+    from tacit import folder
+    from tacit.certificate.documents import read
+
+    if found.older:
+        return "format 1", found
+    certificate = read(directory / folder.CERTIFICATE)
+    wrong = [*_handed_out_problems(directory, 0), *_unsaid_of_nodes(certificate)]
+    return kind, replace(found, problems=(*found.problems, *wrong))
+
+
 def _unsaid_of_nodes(certificate: dict[str, Any]) -> Iterator[str]:
-    """What is left open where nodes protect their examples (asynchronous learners)."""
+    """What is left open where nodes protect their examples, or people report for themselves."""
     import json
+    from dataclasses import replace
 
     from tacit.certificate.checks import unsaid
+    from tacit.encoders.reports import LOCAL
     from tacit.learners.async_proximal.plan import ADVERSARY, TRUSTED
     from tacit.privacy.budget import Guarantee
 
     guarantee = Guarantee.from_json(json.dumps(certificate["guarantee"]))
-    for promise in (ADVERSARY, TRUSTED):
+    for promise in (ADVERSARY, TRUSTED, replace(LOCAL, unit=guarantee.unit)):
         yield from unsaid(guarantee, promise)
 
 

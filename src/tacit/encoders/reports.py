@@ -26,7 +26,6 @@ from tacit.errors import LedgerError
 from tacit.privacy.account import IN_FLOATS
 from tacit.privacy.accounting import Event, Pure
 from tacit.privacy.budget import Budget, Guarantee
-from tacit.privacy.chain import event_to_json
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.local import LocalMechanism
 from tacit.privacy.promises import PREPROCESSING, REPORTS, not_covered
@@ -174,6 +173,8 @@ def guarantee(
         secure_noise=exact and not simulated,
         proven=not doubts,
         reason="; ".join([*doubts, *remarks]),
+        run_epsilon=budget.epsilon,
+        run_delta=delta,
     )
 
 
@@ -200,6 +201,7 @@ def on_device(mechanism: LocalMechanism, promised: Guarantee, delta: float) -> G
         secure_noise=False,
         proven=promised.proven and delta > 0,
         reason="; ".join(filter(None, reasons)),
+        run_delta=delta,
     )
 
 
@@ -215,6 +217,7 @@ def rehearsed(
     rng = None if promised.secure_noise else np.random.default_rng(0)
     for turn in range(1, reports + 1):
         ledger.release(mechanism, np.zeros((1, size)), key=Key(run, turn, "users"), rng=rng)
-    step = {"round": 1, "mechanism": mechanism.to_dict(), "event": event_to_json(event)}
+    spent = next(entry.payload for entry in ledger.entries() if entry.kind == "spend")
+    step = {name: spent[name] for name in ("round", "mechanism", "event")}
     steps = [step | {"epsilon": promised.epsilon, "count": reports}]
     return Subject(learner, promised, steps, ledger, [ANYBODY], run)
