@@ -17,12 +17,22 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "attacks"))
 
-from harness_files import ATTACKS
+from harness_files import ATTACKS as ON_FILES
+from parameter_fuzz import calls
+
+
+def on_parameters(_: Path, rng: random.Random) -> Iterator[str | None]:
+    """Every estimator, with parameters that nobody means."""
+    return (call.problem() for call in calls(rng))
+
+
+ATTACKS = {**ON_FILES, "parameters": on_parameters}
 
 TURN = 50
 """Attempts before the next attack has its turn."""

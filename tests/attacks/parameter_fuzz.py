@@ -10,7 +10,7 @@ import math
 import random
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from decimal import Decimal
@@ -20,10 +20,12 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+import tacit
 from tacit import Budget, neural
 from tacit.encoders.base import Encoder
 from tacit.engine.latencies import Constant, Pareto, Straggler, Uniform
 from tacit.errors import TacitError
+from tacit.estimator import MultiTaskEstimator
 from tacit.linear.penalties import L1Norm, RowMaxNorm, TraceNorm
 from tacit.parameters import Between
 from tacit.tasks import Column
@@ -118,6 +120,13 @@ KNOWN: dict[str, tuple[Any, ...]] = {
 USUAL = {"noise": "simulated", "random_state": 0, "epochs": 3, "batch_size": 16}
 """What keeps a call fast, where nothing else was drawn."""
 
+LEARNERS: list[Any] = [
+    found
+    for found in (getattr(tacit, name) for name in tacit.__all__)
+    if isinstance(found, type) and issubclass(found, MultiTaskEstimator)
+]
+ESTIMATORS = [*LEARNERS, tacit.TaskAwareEncoder, neural.TaskAwareEncoder]
+
 
 @dataclass(frozen=True)
 class Call:
@@ -143,7 +152,7 @@ class Call:
         return f"{self.estimator.__module__}.{self.estimator.__name__}({told})"
 
 
-def calls(estimators: list[Any], rng: random.Random) -> Iterator[Call]:
+def calls(rng: random.Random, estimators: Sequence[Any] = ESTIMATORS) -> Iterator[Call]:
     """Without end: one to three parameters of each estimator in turn."""
     while True:
         for estimator in estimators:
