@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,23 @@ def test_a_folder_that_was_removed_while_somebody_waited_for_it_is_made_again(
     monkeypatch.setattr("os.open", opened_too_early)
     with folder.held(place), pytest.raises(InvalidInput, match="another process is writing"):
         folder.held(place).__enter__()
+
+
+def test_a_fit_that_is_killed_anywhere_is_taken_up_and_its_folder_is_sound(home: Path) -> None:
+    """kill -9 once each of the files that it writes is there: what it began, ``--resume`` ends."""
+    for name in ("run.json", "model.safetensors", "seal.json", "report.html"):
+        out = home / name.partition(".")[0]
+        process = fit(home, "--out", out)
+        until = time.monotonic() + 60
+        while process.poll() is None and not (out / name).exists():
+            assert time.monotonic() < until
+        process.kill()
+        process.communicate()
+        interrupted = not folder.RunState.read(out).complete
+        again = fit(home, "--out", out, *(["--resume"] if interrupted else []))
+        told = again.communicate(timeout=120)[1]
+        assert again.returncode == (0 if interrupted else 2), told
+        verified = started(home, "verify", out)
+        assert verified.communicate(timeout=120)[0]
+        assert verified.returncode == 0
+        assert not list(out.glob(folder.PARTIAL))
