@@ -111,7 +111,7 @@ def _halves(there: Any, model: Any) -> tuple[Any, Any]:
 
 
 def _told(there: Any, number: int) -> Any:
-    records = Records.of(there.homes["west"], there.terms)
+    records = Records.at(there.homes["west"], there.terms)
     return {name: Declared(value) for name, value in records.broadcast(number).items()}
 
 
@@ -192,7 +192,9 @@ def test_a_doubled_and_a_replayed_answer_count_once(federation: Make) -> None:
     def fault(site: str, request: bytes, answer: Answer) -> Sequence[bytes]:
         found = answer(request)
         old, before[site] = before.get(site, b""), found
-        return [old, found, found] if asked(request)[0] == "contribute" else [found]
+        if asked(request)[0] != "contribute":
+            return [found]
+        return [old, found, found, _rows(found, lambda rows: rows + 1)]
 
     coordinate(there.place, there.channel(fault=fault))
     there.require_replay()

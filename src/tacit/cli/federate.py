@@ -102,11 +102,14 @@ def status(directory: Place = HERE, as_json: AsJson = False) -> None:
 
 def _standing(terms: Terms, lines: list[dict[str, Any]]) -> dict[str, Any]:
     """What the journal says, by site and round."""
-    rounds = [line for line in lines if line["what"] == "round"]
     last = dict.fromkeys(terms.sites, -1)
-    for line in rounds:
-        last |= dict.fromkeys(line["heard"], line["round"])
-    now = max((line["round"] for line in rounds), default=-1)
+    for line in lines:
+        if line["what"] == "round":
+            last |= dict.fromkeys(line["heard"], line["round"])
+        elif line["what"] == "arrival":
+            last[line["site"]] = max(last[line["site"]], line["number"])
+    told = [line["round"] for line in lines if line["what"] == "round"]
+    now = max([*told, *last.values()])
     return {
         "run": terms.run,
         "state": lines[-1]["what"] if lines else "not started",

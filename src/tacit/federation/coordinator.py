@@ -25,6 +25,7 @@ from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.federation.engine import OverSites
 from tacit.federation.home import without_rows
+from tacit.federation.nodes import OverNodes
 from tacit.federation.site import PUBLIC
 from tacit.federation.sites import Channel, Sites
 from tacit.federation.terms import Terms
@@ -93,7 +94,7 @@ def _coordinated(
         if not (out / folder.SEAL).exists():
             sites.note("started", run=terms.run)
             model = terms.model(ledger)
-            model._engine = OverSites(sites)
+            model._engine = _engine_for(model, sites)
             model.fit_tasks(
                 without_rows(terms.labels, terms.schema), terms.schema, progress=progress
             )
@@ -104,6 +105,17 @@ def _coordinated(
         certificate = folder.read_json(out / folder.CERTIFICATE)
         sites.finish(files, lambda place, made: _sealed(terms, place, made, certificate, signer))
     return out
+
+
+def _engine_for(model: MultiTaskEstimator, sites: Sites) -> OverSites | OverNodes:
+    """Rounds, or arrivals where nobody is trusted; refused where a learner has a way of its own,
+    which would run here, without anybody's rows."""
+    if type(model)._run is MultiTaskEstimator._run:
+        return OverSites(sites)
+    own_way = getattr(model, "server", None) != "adversary" or getattr(model, "as_published", False)
+    if own_way or not hasattr(model, "_parties"):
+        raise InvalidInput(f"{type(model).__name__} with these parameters runs in one process only")
+    return OverNodes(sites)
 
 
 def _write(model: MultiTaskEstimator, terms: Terms, signer: Signer, out: Path) -> None:

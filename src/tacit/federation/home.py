@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.arrays import FloatArray
-from tacit.engine import Facts, Message, Participant
+from tacit.engine import Facts, Participant
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, MultiTaskEstimator
 from tacit.federation.terms import Terms
 from tacit.linear.losses import loss_named
-from tacit.linear.threads import isolated
 from tacit.privacy.accounting import Cost
 from tacit.tasks import Schema, TaskSet, canonical_label
 
@@ -108,8 +106,3 @@ class OwnTasks:
     def participant(self, facts: Facts) -> Participant:
         """The half of its own tasks alone."""
         return self.model._participant(self.home, facts).select(self.places)
-
-    def models(self, shared: Message) -> FloatArray:
-        """(k, d + 1): what its tasks make of what was shared; this never leaves."""
-        with isolated():
-            return np.asarray(self.model._at_home(self.home, shared)[list(self.places)])

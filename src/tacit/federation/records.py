@@ -30,11 +30,16 @@ class Records:
     place: Path
 
     @classmethod
-    def of(cls, site: Path, terms: Terms) -> Records:
+    def at(cls, site: Path, terms: Terms) -> Records:
         """Made with its first use."""
         place = site / "runs" / terms.digest[:16]
         folder.make(place, 0o700)
         return cls(place)
+
+    def of(self, place: int) -> Records:
+        """Those of one of its nodes, which is asked by itself."""
+        folder.make(self.place / f"node {place}", 0o700)
+        return Records(self.place / f"node {place}")
 
     def agreed(self) -> bool:
         """Whether the site has signed."""

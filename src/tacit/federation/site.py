@@ -4,6 +4,7 @@
 
     agree        the terms                    → a signature, if they are the site's own copy
     contribute   broadcasts up to a round     → one row for each of its tasks
+    step         a column, to one node        → that node's next release (node.py)
     finish       shared numbers, certificate  → its models, written at home; digests of their files
     seal         the coordinator's seals      → the hand-outs are whole
 
@@ -37,9 +38,11 @@ from tacit.engine import (
 )
 from tacit.errors import InvalidInput, Refused
 from tacit.federation.home import OwnTasks, Planned
+from tacit.federation.node import Request, answered
 from tacit.federation.records import Records
 from tacit.federation.terms import Terms, differences
 from tacit.federation.wire import digest, packed, unpacked
+from tacit.linear.threads import isolated
 from tacit.privacy.isolation import require_alone
 from tacit.privacy.release import Declared
 from tacit.privacy.signing import Signer
@@ -95,7 +98,7 @@ class Site:
 
     @property
     def _records(self) -> Records:
-        return Records.of(self.place, self.terms)
+        return Records.at(self.place, self.terms)
 
     # --- before anybody's data are touched -----------------------------------------------------
 
@@ -162,6 +165,15 @@ class Site:
         told = self._records.broadcast(number)
         return {name: Declared(value) for name, value in told.items()}
 
+    def _step(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
+        """One message of one node, where the server is not trusted."""
+        asked = Request.read(description, arrays)
+        if asked.place not in self.terms.places[self.name]:
+            raise Refused("the coordinator", f"it asks node {asked.place}, which is not here")
+        own, kept = OwnTasks.of(self.terms, self.name, self.read()), self._records.of(asked.place)
+        ledger = self.place / folder.LEDGER
+        return {}, {"rows": answered(own, self.terms, asked, kept, ledger)}
+
     # --- at the end ----------------------------------------------------------------------------
 
     def _finish(self, _: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
@@ -182,20 +194,23 @@ class Site:
     ) -> dict[str, str]:
         """A hand-out for each task, not sealed yet, and all of them together for the site's own
         use; by place, the digest of each hand-out's model."""
-        own = OwnTasks.of(self.terms, self.name, self.read())
-        shared = type(own.model).restored(description, arrays, certificate).shared_
-        models, places, digests = own.models(shared), list(own.places), {}
+        own, digests = OwnTasks.of(self.terms, self.name, self.read()), {}
+        model = type(own.model).restored(description, arrays, certificate)
+        with isolated():  # the others have no rows here, and their columns are not written
+            model._set_models(model._at_home(own.home, model.shared_), self.terms.labels)
+        shared = {name: array for name, array in arrays.items() if name.startswith("shared.")}
 
-        def write(where: Path, some: list[int]) -> None:
-            labels = [written_label(self.terms.labels[places[i]]) for i in some]
+        def write(where: Path, places: list[int]) -> None:
+            labels = [written_label(self.terms.labels[place]) for place in places]
             folder.make(where, 0o700)
-            chosen = {**arrays, "models": models[some]}
-            folder.write_model(where, description | {"labels": labels}, chosen)
+            folder.write_model(
+                where, description | {"labels": labels}, model._arrays(places) | shared
+            )
             documents.write(where / folder.CERTIFICATE, certificate)
 
-        write(self.place / PRIVATE, list(range(len(places))))
-        for i, place in enumerate(places):
-            write(self.hand_out(place), [i])
+        write(self.place / PRIVATE, list(own.places))
+        for place in own.places:
+            write(self.hand_out(place), [place])
             digests[str(place)] = documents.file_digest(self.hand_out(place) / folder.MODEL)
         return digests
 
@@ -225,6 +240,7 @@ class Site:
     _ANSWERS: ClassVar[dict[str, Callable[..., Said]]] = {
         "agree": _agree,
         "contribute": _contribute,
+        "step": _step,
         "finish": _finish,
         "seal": _seal,
     }

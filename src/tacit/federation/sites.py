@@ -99,7 +99,7 @@ class Sites:
         self.asked |= new.keys()
         for address, content in answers(self.channel, new, self.terms.seconds):
             try:
-                said, _ = self._sound(content, request, ROOM)
+                said, _ = self.sound(content, request, ROOM)
                 self.address[name := self._signer(said)] = address
                 self.note("agreed", site=name)
             except (Refused, InvalidInput) as error:
@@ -121,7 +121,7 @@ class Sites:
             raise Refused(name, "it signed with another key than the terms name")
         return name
 
-    def _sound(
+    def sound(
         self, content: bytes, request: bytes, most: int
     ) -> tuple[dict[str, Any], dict[str, Array]]:
         """An answer to this very request that is no refusal."""
@@ -181,7 +181,7 @@ class Sites:
         for address, content in answers(self.channel, sent, self.terms.seconds):
             name = site_at.get(address, address)
             try:
-                said, arrays = self._sound(content, requests.get(name, b""), most)
+                said, arrays = self.sound(content, requests.get(name, b""), most)
                 if said.get("site") != name:
                     raise Refused(name, f"it answers as {said.get('site')!r}")
             except (Refused, InvalidInput) as error:

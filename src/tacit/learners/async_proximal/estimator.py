@@ -128,29 +128,40 @@ class AsyncProximal(PublicModels):
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         """By arrivals: every node sends when it is ready, the server answers each at once."""
-        setting, rows = self._setting(home, door), self._rows(home, door)
         if self.server == "trusted":
+            setting, rows = self._setting(home, door), self._rows(home, door)
             return run_through_trusted_server(home, door, setting, rows, progress)
-        seed = self._seed(door)
-        plans = [] if self.as_published else node_plans(setting, rows, door)
-        server, nodes = self._server(setting, plans), self._nodes(home, door, setting, plans)
-        arrivals = visits(self.latency or Uniform(), [node.releases for node in nodes], seed=seed)
-        end = run_arrivals(Parties(server, nodes, node_doors(door)), arrivals)
+        parties, plans = self._parties(home, door), self._plans(home, door)
+        releases = [node.releases for node in parties.nodes]
+        arrivals = visits(self.latency or Uniform(), releases, seed=self._seed(door))
+        end = (self._engine or run_arrivals)(parties, arrivals)
         sent = [message[GRADIENT] for _, _, message in end.transcript]
-        releases = [part for part in sent if isinstance(part, Release)]  # all: the edge saw to it
+        safe = [part for part in sent if isinstance(part, Release)]  # all: the edge saw to it
 
         def made(value: FloatArray) -> Release:
             """A function of all messages, as the Release that it is."""
-            return Release.combine(lambda *_: value, *releases)
+            return Release.combine(lambda *_: value, *safe)
 
         own = [state.q for state in end.nodes] if self.as_published else end.nodes
         Q, trust = np.stack(own, axis=1), [max(0.0, 1 - plan.error) for plan in plans]
         shared: Message = {
-            "P": made(server.shared(end.server)),
+            "P": made(self._server(self._setting(home, door), plans).shared(end.server)),
             "Q": Unprotected(Q) if self.as_published else made(Q),  # Algorithm 1 hides it, unnoised
-            "trust": Declared(np.array(trust or [TWIN_TRUST] * setting.n_nodes)),
+            "trust": Declared(np.array(trust or [TWIN_TRUST] * len(parties.nodes))),
         }
         return Outcome(shared, end.transcript)
+
+    def _plans(self, home: Home, door: Door) -> list[NodePlan]:
+        """What each node does; none as published."""
+        if self.as_published:
+            return []
+        return node_plans(self._setting(home, door), self._rows(home, door), door)
+
+    def _parties(self, home: Home, door: Door) -> Parties:
+        """The server, and every node with its rows and a door of its own."""
+        setting, plans = self._setting(home, door), self._plans(home, door)
+        nodes = self._nodes(home, door, setting, plans)
+        return Parties(self._server(setting, plans), nodes, node_doors(door))
 
     def _server(self, setting: Setting, plans: list[NodePlan]) -> Server:
         """Made of public numbers alone."""
@@ -189,8 +200,8 @@ class AsyncProximal(PublicModels):
         )
 
     def _rows(self, home: Home, door: Door) -> list[float]:
-        """The rows of each node: public under replace, declared under zero-out."""
-        if door.neighbours == "replace":
+        """The rows of each node: declared, or under replace as they are, which is public."""
+        if door.neighbours == "replace" and self.rows is None:
             return [float(size) for size in home.problems.sizes]
         if self.rows is None:
             raise InvalidInput(

@@ -1,0 +1,99 @@
+"""A node that trusts nobody (S3), where its rows are: a ledger of its own, releases alone go out.
+
+The server sends a column under a number; the node answers with its release of that number. What it
+may spend is declared on its own disk before the first, so no request can make it spend more, and a
+number that was answered is answered by the same bytes. Its state q is a function of the columns
+and of its releases (PrivateNode.absorb), so it is computed again from what is on the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.arrays import Array, FloatArray
+from tacit.engine import Edge
+from tacit.engine.arrivals import SERVER, NodeDoor, NodeHalf
+from tacit.errors import InvalidInput, Refused
+from tacit.federation.home import OwnTasks
+from tacit.federation.records import Records
+from tacit.federation.terms import Terms
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.planning import Door
+
+COLUMN = "column"
+
+
+def party(place: int) -> str:
+    """The name under which a node releases, in every ledger."""
+    return f"node {place}"
+
+
+def door_of(model: Any, terms: Terms) -> Door:
+    """The door of the run; each node has a part of it (node_doors)."""
+    if terms.noise != "secure":
+        raise InvalidInput("nodes that trust nobody draw secure noise: noise is 'simulated'")
+    if terms.schema.classes is not None:
+        model.classes_ = np.asarray(terms.schema.classes)
+    found: Door | None = model._door(terms.labels, terms.schema)
+    assert found is not None  # terms have a budget
+    return found
+
+
+def declared(node: NodeHalf, door: NodeDoor) -> None:
+    """All that a node will ever send; BudgetExceeded before any noise is drawn."""
+    assert node.mechanism is not None
+    door.open([node.mechanism.event(door.neighbours)] * node.releases)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A column, for one release of one node."""
+
+    place: int
+    number: int
+    column: FloatArray
+
+    @classmethod
+    def read(cls, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Request:
+        """Refused if it is none."""
+        place, number = description.get("place"), description.get("number")
+        if not (isinstance(place, int) and isinstance(number, int) and arrays.keys() == {COLUMN}):
+            raise Refused("the coordinator", "a step names a place, a number and a column")
+        return cls(place, number, np.asarray(arrays[COLUMN], dtype=np.float64))
+
+
+def answered(own: OwnTasks, terms: Terms, asked: Request, kept: Records, file: Path) -> FloatArray:
+    """(D,): the release of that number by that node, the same however often it is asked for.
+
+    ``kept`` are the columns that the node was sent; ``file`` is the ledger of its site.
+    """
+    width = own.home.problems.X.shape[1]
+    if asked.column.shape != (width,):
+        raise Refused("the coordinator", f"it sends no column of {width} numbers")
+    with Ledger(file, dataset=terms.dataset) as ledger:
+        own.model.ledger = ledger
+        parties = own.model._parties(own.home, door_of(own.model, terms))
+        node, door = parties.nodes[asked.place], parties.doors[asked.place]
+        if not 0 <= asked.number < node.releases:
+            raise Refused("the coordinator", f"release {asked.number} of {node.releases}")
+        kept.take(asked.number, {COLUMN: asked.column})
+        declared(node, door)
+        return _released(node, door, asked, kept)
+
+
+def _released(node: NodeHalf, door: NodeDoor, asked: Request, kept: Records) -> FloatArray:
+    """Through the node's door, and across an edge that lets nothing but releases pass."""
+    name, mechanism = party(asked.place), node.mechanism
+    assert mechanism is not None
+    state = node.start()
+    for number in range(asked.number):
+        earlier = door.release(number, name, mechanism, None)  # on the ledger: it is not drawn
+        _, state = node.absorb(kept.broadcast(number)[COLUMN], earlier, state)
+    contribution, _ = node.contribute(asked.column, state)
+    released = door.release(asked.number, name, mechanism, contribution)
+    return np.asarray(Edge(name, SERVER, False, []).send({"rows": released})["rows"].value)
