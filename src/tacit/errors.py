@@ -131,3 +131,7 @@ class DataUnavailable(TacitError):
 
 class PrivacyWarning(UserWarning):
     """Something works as asked, and reveals more than its user might think."""
+
+
+class NoiseWarning(UserWarning):
+    """Something works as asked, and noise leaves little of it."""

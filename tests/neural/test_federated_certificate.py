@@ -26,7 +26,14 @@ TASK = np.repeat([f"client {k}" for k in range(6)], 8)
 
 def fitted(**settings: Any) -> FederatedMTL:
     torch.manual_seed(0)
-    chosen: dict[str, Any] = {"rounds": 3, "local_steps": 1, "batch": 4, "classes": [0, 1]}
+    chosen: dict[str, Any] = {
+        "method": "mtl",
+        "finetune": "mean",
+        "rounds": 3,
+        "local_steps": 1,
+        "batch": 4,
+        "classes": [0, 1],
+    }
     made = FederatedMTL(nn.Linear(3, 2), **{"budget": Budget(8.0)} | chosen | settings)
     return made.fit(X, Y, TASK)
 

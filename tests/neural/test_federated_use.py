@@ -41,7 +41,14 @@ def module(outputs: int = 2) -> nn.Module:
 
 
 def quick(**settings: Any) -> FederatedMTL:
-    chosen: dict[str, Any] = {"rounds": 3, "local_steps": 2, "batch": 4, "random_state": 0}
+    chosen: dict[str, Any] = {
+        "method": "mtl",
+        "finetune": "mean",
+        "rounds": 3,
+        "local_steps": 2,
+        "batch": 4,
+        "random_state": 0,
+    }
     return FederatedMTL(**{"model": module()} | chosen | settings)
 
 

@@ -332,7 +332,14 @@ def fitted(
     monkeypatch.setattr(Coins, "of_the_system", classmethod(lambda cls: COINS))
     torch.manual_seed(0)
     chosen: dict[str, Any] = {"budget": Budget(8.0, neighbours="zero-out"), "classes": [0, 1, 2]}
-    chosen |= {"rounds": 4, "participation": 0.7, "local_steps": 2, "batch": 5}
+    chosen |= {
+        "method": "mtl",
+        "finetune": "mean",
+        "rounds": 4,
+        "participation": 0.7,
+        "local_steps": 2,
+        "batch": 5,
+    }
     model = FederatedMTL(odd(), **chosen | settings)
     task = np.repeat(np.arange(len(clients)), [len(X) for X, _ in clients])
     X, y = (torch.cat(parts).numpy() for parts in zip(*clients, strict=True))

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from tacit.arrays import FloatArray
 from tacit.errors import NotPure
 from tacit.neural import mixing
 from tacit.neural.round_costs import multiplier
@@ -31,8 +32,8 @@ def zero_out(epsilon: float) -> Budget:
     return Budget(epsilon, 1e-5, neighbours="zero-out")
 
 
-def clips(planned: Schedule) -> np.ndarray:
-    return planned.clip_norm * planned.cooling ** np.arange(planned.rounds)
+def clips(planned: Schedule) -> FloatArray:
+    return np.asarray(planned.clip_norm * planned.cooling ** np.arange(planned.rounds))
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])

@@ -7,6 +7,7 @@ and where it differs from the paper: pmtl.py.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Hashable
 from dataclasses import field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from tacit import folder
 from tacit.arrays import Array, FloatArray
 from tacit.engine import Message, Outcome, Progress, run_rounds
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, NoiseWarning
 from tacit.estimator import learner
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.neural import mixing
@@ -28,13 +29,15 @@ from tacit.neural.after_rounds import AfterRound, watched
 from tacit.neural.checkpoint import State, left_off, named_run
 from tacit.neural.finetuning import Finetuning, finetuned, require_kind
 from tacit.neural.guarantee import doubts, guaranteed
+from tacit.neural.home import settled
 from tacit.neural.inputs import Classes, as_rows, chosen_device, gathered, targets_of
 from tacit.neural.isolation_trial import doubt
 from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.personal import PersonalModels, require_usable, width
 from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedServer, Method, Plan
 from tacit.neural.round_costs import epsilon_of, within_budget
-from tacit.neural.sampling import Sampler, chosen_sampler
+from tacit.neural.sampling import Everyone, Sampler, chosen_sampler
+from tacit.neural.schedule import UNPLANNED, Schedule, schedule
 from tacit.neural.secret_streams import Coins, coins_and_noise
 from tacit.neural.stacked import Stacked, require_personal
 from tacit.parameters import (
@@ -54,7 +57,7 @@ from tacit.privacy.release import new_run
 
 @learner
 class FederatedMTL(Fitted):
-    """Personal neural models around a private mean; FedAvg and FedProx by ``method``.
+    """Personal neural models around a private mean.
 
     >>> import torch
     >>> X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
@@ -63,30 +66,37 @@ class FederatedMTL(Fitted):
     (2,)
 
     ``model`` is copied: its parameters are the public start, and stay as they are.
-    ``sampling="auto"``: Poisson with secret coins for zero-out budgets, everybody in every round
-    for replace (and without a budget): under replace the accounting of Poisson samples rests on
-    an assumption (docs/privacy.md). ``relation``: None (one mean), a cluster for each client (m,),
-    or a matrix (m, m), in the order of ``tasks_``. ``classes``: in the order of the model's
-    outputs; None: 0, 1, ... for integers, else what y holds, and then ``proven=False``.
-    ``noise_multiplier`` fixes the noise instead of ``rounds``: the run stops before the round that
-    would overspend. ``checkpoint``: a file; if it exists, its run is resumed (same ``ledger``).
+    ``method="auto"``: FedAvg with everybody in every round, as many rounds and as far as a public
+    rule says that noise leaves something to learn (schedule.py): perhaps none, which is a warning,
+    and costs nothing. ``"mtl"``: Algorithm 1 of S2; ``"fedavg"``, ``"fedprox"``. ``rounds``
+    and ``clip_norm`` None: the rule's, or 50 and 1 with another method. ``finetune="auto"``: each
+    client takes home its own model or the shared one, by its own rows (home.py);
+    ``private_home_`` says what joining brought.
+    ``sampling="auto"`` with another method: Poisson with secret coins and rate ``participation``
+    for zero-out budgets, everybody in every round for replace (and without a budget): under replace
+    the accounting of Poisson samples rests on an assumption (docs/privacy.md).
+    ``relation``: None (one mean), a cluster for each client (m,), or a matrix (m, m), in the order
+    of ``tasks_``. ``classes``: in the order of the model's outputs; None: 0, 1, ... for integers,
+    else what y holds, and then ``proven=False``. ``noise_multiplier`` fixes the noise instead of
+    ``rounds``: the run stops before the round that would overspend. ``checkpoint``: a file; if it
+    exists, its run is resumed (same ``ledger``).
     """
 
     model: nn.Module | None = field(default=None, kw_only=False)
-    method: Method = "mtl"
+    method: Method | Literal["auto"] = "auto"
     loss: Literal["cross_entropy", "squared"] = "cross_entropy"
     budget: Budget | None = None
-    rounds: Count = 50
+    rounds: Count | None = None
     sampling: Sampler | Literal["auto"] = "auto"
     participation: Annotated[float, Between(1e-6, 1)] = 0.2
     local_steps: Count = 10
     batch: Size = 32
-    learning_rate: Positive = 0.1
+    learning_rate: Positive = 0.3
     pull: NonNegative = 0.1
-    clip_norm: Positive = 1.0
+    clip_norm: Positive | None = None
     adaptive_clip: Adaptive | None = None
     relation: Any = None
-    finetune: Finetuning | None = "mean"
+    finetune: Finetuning | Literal["auto"] | None = "auto"
     finetune_steps: Count = 20
     finetune_pull: NonNegative = 0.1
     noise_multiplier: Positive | None = None
@@ -117,33 +127,37 @@ class FederatedMTL(Fitted):
         classes, targets = targets_of(y, self.loss, self.classes, width(stacked, rows), rows.dtype)
         examples, labels = gathered(rows, targets, task)
         trainer = Trainer(stacked, self._work(), examples.to(device), self.chunk)
-        plan, rounds = self._schedule(len(labels))
+        plan, planned = self._agreed(len(labels), stacked)
         coins, noise = coins_and_noise(self.noise, self.budget is not None, self.random_state)
         run = named_run(self._checkpoint, self.run) or new_run()
         door, apart = None, True
         if self.budget is not None:
             door, apart = self._door(plan, trainer, labels, run, noise, classes)
-        server, clients, saved = self._halves(plan, rounds, trainer, coins, door)
+        server, clients, saved = self._halves(plan, planned, trainer, coins, door)
         models = self._models_around(clients, server.start(), classes, rows)
         scored = watched(models, labels, watch, trainer.work.row_loss)
         every = self.checkpoint_every
         after = AfterRound(
-            clients, self.budget, run, rounds, scored, self._checkpoint, every, saved
+            clients, self.budget, run, planned.rounds, scored, self._checkpoint, every, saved
         )
         outcome = run_rounds(clients, server, door, isolated=apart, after=after, progress=progress)
-        self._remember(plan, rounds, door, labels, outcome, public=models.public)
+        self._remember(plan, planned.rounds, door, labels, outcome, public=models.public)
         self.run_, self.private_history_ = run, after.lines
-        centres, own = clients.centres(outcome.shared), self._at_home(clients, outcome)
+        centres, heard = clients.centres(outcome.shared), clients.heard(outcome.shared)
+        start, mine = clients.current(outcome.shared, outcome.state), coins.of("at home")
+        own, self.private_home_ = self._at_home(trainer, start, heard, mine)
         self._set_models(replace(models, centres=centres, models=own), labels)
         return self
 
     def _check(self) -> None:
         """Refuses parameters that mean nothing, before anything is computed."""
         require_parameters(self)
+        self._require_own_ledger()
         if self.model is None:
             raise InvalidInput("FederatedMTL needs a model: any torch.nn.Module")
         require_personal(self.model)
-        require_kind(self.finetune or "mean", self.loss)  # at home: it should not cost a whole run
+        if self.finetune != "auto" and self.finetune is not None:
+            require_kind(self.finetune, self.loss)  # at home: it should not cost a whole run
 
     def _module(self) -> nn.Module:
         """A copy: the user's own stays where and as it is."""
@@ -151,7 +165,7 @@ class FederatedMTL(Fitted):
         return copy.deepcopy(self.model).to(chosen_device(self.device)).train()
 
     def _work(self) -> LocalWork:
-        pull = 0.0 if self.method == "fedavg" else self.pull
+        pull = self.pull if self.method in ("mtl", "fedprox") else 0.0
         return LocalWork(self.local_steps, self.batch, self.learning_rate, pull, self.loss)
 
     def _work_at_home(self) -> LocalWork:
@@ -159,17 +173,24 @@ class FederatedMTL(Fitted):
 
     # --- what is public before the first round ---------------------------------------------------
 
-    def _schedule(self, clients: int) -> tuple[Plan, int]:
-        """The plan and how many rounds it has: from public numbers alone."""
+    def _agreed(self, clients: int, stacked: Stacked) -> tuple[Plan, Schedule]:
+        """The plan, and its rounds as far as they fit: from public numbers alone."""
         relation = mixing.declared(self.relation, clients)
-        sampler = chosen_sampler(self.sampling, self.participation, self.budget)
-        if self.budget is None:
-            return Plan(relation, sampler, clients, None, self.method), self.rounds
-        z, adaptive = self.noise_multiplier, self.adaptive_clip
-        plan = Plan(relation, sampler, clients, z, self.method, adaptive)
-        plan, rounds = within_budget(plan, self.rounds, self.budget)
-        plan.mechanism(self.clip_norm)  # refuses what makes none
-        return plan, rounds
+        planned, method, sampler = UNPLANNED, self.method, self.sampling
+        if method == "auto":
+            planned, method = schedule(self.budget, relation, stacked.shapes, self.rounds), "fedavg"
+            sampler = Everyone() if sampler == "auto" else sampler
+        planned = planned.chosen(self.rounds, self.clip_norm)
+        if planned.warning:
+            warnings.warn(planned.warning, NoiseWarning, stacklevel=3)
+        sampler = chosen_sampler(sampler, self.participation, self.budget)
+        plan = Plan(relation, sampler, clients, None, method, cooling=planned.cooling)
+        if self.budget is None or planned.rounds == 0:
+            return plan, planned
+        plan = replace(plan, noise_multiplier=self.noise_multiplier, adaptive=self.adaptive_clip)
+        plan, rounds = within_budget(plan, planned.rounds, self.budget)
+        plan.mechanism(planned.clip_norm)  # refuses what makes none
+        return plan, replace(planned, rounds=rounds)
 
     def _door(
         self,
@@ -200,17 +221,17 @@ class FederatedMTL(Fitted):
         return door, not together
 
     def _halves(
-        self, plan: Plan, rounds: int, trainer: Trainer, coins: Coins, door: Door | None
+        self, plan: Plan, planned: Schedule, trainer: Trainer, coins: Coins, door: Door | None
     ) -> tuple[FederatedServer, FederatedClients, State | None]:
         """Server and clients where they begin, or where the checkpoint left off."""
         w = trainer.stacked.start()
-        begin, models = plan.begin(w, self.clip_norm), plan.own_models(w)
+        begin, models = plan.begin(w, planned.clip_norm), plan.own_models(w)
         saved = left_off(self._checkpoint, State.of(begin, models), door)
         if saved is not None:
             begin = saved.unprotected() if door is None else begin
             models = saved.models
         clients = FederatedClients(plan, trainer, coins, models)
-        return FederatedServer(plan, rounds, begin), clients, saved
+        return FederatedServer(plan, planned.rounds, begin), clients, saved
 
     @property
     def _checkpoint(self) -> Path | None:
@@ -261,13 +282,16 @@ class FederatedMTL(Fitted):
         if len(models.row) == 1:
             self.n_features_in_ = models.row[0]
 
-    def _at_home(self, clients: FederatedClients, outcome: Outcome) -> Tensor:
-        """(m, d): what each client has in the end, of what was shared and what it kept."""
-        start = clients.current(outcome.shared, outcome.state)
+    def _at_home(
+        self, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins
+    ) -> tuple[Tensor, dict[str, float]]:
+        """(m, d): what each client makes of what it has and hears; and what joining brought."""
         if self.finetune is None:
-            return start
-        heard, coins = clients.heard(outcome.shared), clients.coins.of("at home")
-        return finetuned(self._finetuner(clients.trainer), start, heard, self.finetune, coins)
+            return start, {}
+        if self.finetune == "auto":
+            found = settled(trainer, trainer.stacked.start(), start, heard, coins)
+            return found.models, found.brought()
+        return finetuned(self._finetuner(trainer), start, heard, self.finetune, coins), {}
 
     def _finetuner(self, trainer: Trainer) -> Trainer:
         return Trainer(trainer.stacked, self._work_at_home(), trainer.examples, self.chunk)
@@ -306,8 +330,7 @@ class FederatedMTL(Fitted):
         stacked = self._models.stacked
         trainer = Trainer(stacked, self._work(), examples.to(start.device), self.chunk)
         coins = Coins.simulated(np.random.default_rng(self.random_state))
-        kind: Finetuning = self.finetune or "mean"
-        model = finetuned(self._finetuner(trainer), start, start, kind, coins)
+        model, _ = self._at_home(trainer, start, start, coins)
         self._set_models(self._models.joined(model), (*self.tasks_, task))
         return self
 
@@ -326,7 +349,7 @@ class FederatedMTL(Fitted):
     def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
         assert self.model is not None  # load was given it
         models = PersonalModels.read(copy.deepcopy(self.model), description, arrays)
-        self.rounds_, self.private_history_ = 0, []
+        self.rounds_, self.private_history_, self.private_home_ = 0, [], {}
         self._set_models(models, self.tasks_)
 
     @classmethod

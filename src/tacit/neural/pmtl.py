@@ -25,7 +25,8 @@ Differs from the paper in
     2. The denominator is p·m, fixed: |S_t| would tell who took part.
     3. Noise is added to the sum with σ = z·γ·reach (mixing.py, cohort.py); what one round costs
        is composed exactly by the ledger, not by Theorem 1's constants.
-    4. γ may follow a private quantile of the update norms (adaptive clipping).
+    4. γ may follow a private quantile of the update norms (adaptive clipping), or cool down by a
+       public factor a round (schedule.py).
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class Plan:
     noise_multiplier: float | None  # z; None: no noise, no clipping, no privacy
     method: Method = "mtl"
     adaptive: Adaptive | None = None
+    cooling: float = 1.0  # γ of a round over γ of the round before, where nothing adapts it
 
     def mechanism(self, clip_norm: float) -> CohortSum | PlainSum:
         """What a round goes through."""
@@ -148,6 +150,8 @@ class FederatedServer:
         clip_norm = shared["clip_norm"]
         if self.plan.adaptive is not None and self.plan.noise_multiplier is not None:
             clip_norm = combined(self._next_clip, clip_norm, released)
+        elif self.plan.cooling != 1:
+            clip_norm = Declared(float(clip_norm.value) * self.plan.cooling)
         return {
             "round": Declared(int(shared["round"].value) + 1),
             "centres": combined(self._moved, shared["centres"], released),

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tacit.neural.mixing import Mixing
 from tacit.neural.round_costs import multiplier
@@ -53,12 +53,6 @@ COOLED = 0.2
 HOPELESS = 6.0
 """Noise over travel: at 5 joining still paid, at 9 no more."""
 
-STEPS = 10
-"""Local steps of a round: 5 to 50 serve alike, once updates are clipped."""
-
-RATE = 0.3
-"""Of a local step: a larger one overshoots, a smaller one agrees less with the other clients'."""
-
 
 @dataclass(frozen=True)
 class Schedule:
@@ -68,6 +62,29 @@ class Schedule:
     clip_norm: float  # γ of the first round
     cooling: float  # γ of a round over γ of the round before
     noise_to_signal: float  # s√d / L, at least: in all parameters, over the travel
+
+    def chosen(self, rounds: int | None, clip_norm: float | None) -> Schedule:
+        """With what somebody chose instead; a clip norm of one's own stays as it is."""
+        found = self if rounds is None else replace(self, rounds=rounds)
+        return found if clip_norm is None else replace(found, clip_norm=clip_norm, cooling=1.0)
+
+    @property
+    def warning(self) -> str:
+        """Why joining will hardly pay; empty if it may."""
+        if self.noise_to_signal <= HOPELESS:
+            return ""
+        found = (
+            f"the noise in all parameters is {self.noise_to_signal:.1f} times as long as the way "
+            f"that the model may go, where {HOPELESS:g} leave something to learn: "
+            "more clients, more budget or fewer parameters would help"
+        )
+        if self.rounds == 0:
+            found += "; no round is run, nothing is spent, and every client trains alone"
+        return found
+
+
+UNPLANNED = Schedule(50, 1.0, 1.0, 0.0)
+"""For the methods of papers, which plan nothing."""
 
 
 def schedule(
