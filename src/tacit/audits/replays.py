@@ -35,6 +35,7 @@ from tacit.privacy.mechanisms import (
     DiagonalGaussian,
     EachRow,
     GaussianSum,
+    MomentsGaussian,
     SymmetricGaussian,
     clip_rows,
     svec,
@@ -46,7 +47,8 @@ from tacit.privacy.noise import Rng
 
 @dataclass(frozen=True)
 class Seen:
-    """One release: its noise, what each task sent (m, d), clipped, and what came out."""
+    """One release: its noise, what each task sent (m, d), clipped, or all of it (1, d), and what
+    came out."""
 
     sigma: float
     sent: FloatArray
@@ -56,6 +58,9 @@ class Seen:
     def of(cls, mechanism: Any, rows: FloatArray, value: FloatArray) -> Seen:
         """Of a Gaussian release."""
         inner = mechanism.row if isinstance(mechanism, EachRow) else mechanism
+        if isinstance(inner, MomentsGaussian):  # of a silo's people, all at once
+            total = inner.statistic.total(*inner.statistic.checked(rows, None))
+            return cls(inner.sigma, total[None], value)
         if not isinstance(inner, GaussianSum | SymmetricGaussian | DiagonalGaussian):
             raise InvalidInput(f"the likelihood of {type(inner).__name__} is not known here")
         flat = np.asarray(rows, dtype=np.float64).reshape(len(rows), -1)

@@ -188,8 +188,8 @@ def _released(part: Release | Declared) -> Release:
 
 
 def largest_residual(at: Hierarchy, loss: Loss) -> float:
-    """Where residuals are clipped: CLIP deviations, and 1 for a probability."""
-    return 1.0 if loss.name == "logistic" else CLIP * math.sqrt(at.noise)
+    """Where residuals are clipped: CLIP deviations, and 1 at most, as of a probability."""
+    return 1.0 if loss.name == "logistic" else min(1.0, CLIP * math.sqrt(at.noise))
 
 
 @isolated()
@@ -205,7 +205,7 @@ def learned(
     are inside, here of a normal law. That of a probability moves by p(1 − p).
     """
     now = from_moments(of, weights)
-    slope = 2 * float(ndtr(CLIP)) - 1
+    slope = 2 * float(ndtr(largest_residual(now, loss) / math.sqrt(now.noise))) - 1
     if loss.name == "logistic":
         level = float(weights @ of.S[:, 0, -1]) / max(float(weights @ of.people), 1.0)
         now, slope = as_logistic(now, float(np.clip(level, -MOST_CERTAIN, MOST_CERTAIN)))

@@ -1,0 +1,79 @@
+"""Whole-run audits of people inside silos: everything that one silo releases, one person replaced.
+
+The adversary is everybody outside the silo: it knows all rows of all silos but one person's, and
+two candidates for that, and it sees both releases of the silo. As in replays.py the log likelihood
+ratio of a run comes from a replay with the other candidate on the same ledger.
+
+The person is the pair of corners that move moments and scores as far as they go together. The
+others lie at zero, where no cell is clipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from tacit.arrays import FloatArray
+from tacit.audits.cases import Audit
+from tacit.audits.replays import Data, Pair, pair_cases
+from tacit.learners.shared_prior import SharedPrior
+from tacit.learners.shared_prior.silos.plan import PEOPLE, Plan, blocks_for
+from tacit.linear.losses import Squared
+from tacit.privacy.mechanisms.block_moments import NUMBER
+
+SILOS, ROWS, DIM = 2, 6, 2
+REPLACED = f"one of {ROWS} people of one of {SILOS} silos becomes another, every cell at its end"
+
+
+@cache
+def farthest() -> tuple[FloatArray, FloatArray]:
+    """Two rows of cells, the target last, that move both releases as far as two can: the moments,
+    and the scores at a model near zero, where residuals are as y is."""
+    ends = np.array(list(product((-1.0, 1.0), repeat=DIM + 1)))
+    plan = Plan(blocks_for((NUMBER,) * DIM), Squared(), mu=1.0)
+    f, y = plan.blocks.coordinates(ends)[:, :-1], ends[:, -1:]
+    sent = plan.blocks.terms(ends), f * plan.score_weights * y
+    noises = plan.moments.sigma, plan.scores.sigma
+    apart = sum(
+        np.linalg.norm(rows[:, None] - rows[None], axis=2) ** 2 / sigma**2
+        for rows, sigma in zip(sent, noises, strict=True)
+    )
+    i, j = np.unravel_index(int(np.argmax(apart)), np.shape(apart))
+    return ends[i], ends[j]
+
+
+def one_person(side: int) -> Data:
+    """Silos of zeros; the last row of the last is one of two."""
+    X, y = np.zeros((SILOS * ROWS, DIM)), np.zeros(SILOS * ROWS)
+    row = farthest()[side]
+    X[-1], y[-1] = row[:-1], row[-1]
+    return Data(X, y, np.repeat(np.arange(SILOS), ROWS))
+
+
+@dataclass(frozen=True)
+class People(Pair):
+    """SharedPrior, where people inside silos are protected."""
+
+    @property
+    def name(self) -> str:
+        """Beside that of whole tasks."""
+        return "SharedPrior-silos"
+
+
+PAIR = People(
+    SharedPrior,
+    one_person,
+    REPLACED,
+    {"unit": "example"},
+    unit=PEOPLE.unit,
+    adversary=PEOPLE.adversary,
+)
+
+
+def silo_audits() -> tuple[Audit, ...]:
+    """By replay, and by a classifier."""
+    said = "everything that one silo releases in a fit: by replay, by a classifier"
+    return (Audit(PAIR.name, said, pair_cases(PAIR)),)

@@ -1,0 +1,77 @@
+"""People inside silos, the whole run: consistent, sharp enough, and broken twins are found out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.arrays import FloatArray
+from tacit.audits.cases import Settings
+from tacit.audits.replays import Recorder
+from tacit.audits.silos import PAIR, SILOS, silo_audits
+from tacit.learners.shared_prior.silos import halves
+from tacit.privacy.accounting import gaussian_mu
+from tacit.privacy.budget import Budget
+from tacit.privacy.mechanisms import block_moments
+
+BUDGET = Budget(8.0)
+WHOLE = silo_audits()[0].cases[0]
+CHARGED = gaussian_mu(BUDGET.epsilon, BUDGET.delta)
+
+
+def moved() -> float:
+    """μ by which the two candidates are told apart, from the sums of one run and its replay."""
+    ledger = Recorder()
+    for side in (0, 1):
+        PAIR.fitted(side, BUDGET, 1, ledger, "run")
+    steps = len(ledger.seen) // 2
+    pairs = zip(ledger.seen[:steps], ledger.seen[steps:], strict=True)
+    apart = [np.linalg.norm(a.sent.sum(0) - b.sent.sum(0)) / a.sigma for a, b in pairs]
+    return float(np.linalg.norm(apart))
+
+
+def test_a_replay_sees_the_same_releases_and_spends_nothing() -> None:
+    ledger = Recorder()
+    PAIR.fitted(0, BUDGET, 1, ledger, "run")
+    spent, steps = ledger.spent(SILOS - 1), len(ledger.seen)
+    PAIR.fitted(1, BUDGET, 99, ledger, "run")
+    assert steps == 2 * SILOS
+    assert ledger.spent(SILOS - 1) == spent
+    for one, other in zip(ledger.seen[:steps], ledger.seen[steps:], strict=True):
+        np.testing.assert_array_equal(one.value, other.value)
+
+
+def test_the_pair_moves_a_run_nearly_as_far_as_is_charged() -> None:
+    assert 0.85 * CHARGED < moved() <= CHARGED * (1 + 1e-9)
+
+
+def test_the_whole_run_is_consistent_with_its_claim() -> None:
+    assert WHOLE.audit(Settings(seed=0, samples=20)).verdict == "consistent"
+
+
+def unclipped_number(column: FloatArray) -> FloatArray:
+    return 10 * column[:, None]
+
+
+def unclipped_residuals(*given: Any) -> FloatArray:
+    f, y, base, largest, _ = given
+    return np.asarray(20 * (y - f @ base) / largest)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "broken"),
+    [
+        (block_moments, "_number", unclipped_number),
+        (halves, "residuals", unclipped_residuals),
+    ],
+    ids=["cells", "residuals"],
+)
+def test_what_is_not_clipped_is_found_out_or_clipped_again(
+    module: Any, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cells ten times too long break the claim. Residuals may be as long as they like: the sum of
+    scores clips each person again."""
+    monkeypatch.setattr(module, name, broken)
+    assert (moved() > 2 * CHARGED) == (name == "_number")
