@@ -13,7 +13,7 @@ import pytest
 from parameter_fuzz import ESTIMATORS, LEARNERS, TASK, Call, X, Y, calls, watched
 
 import tacit
-from tacit import Budget
+from tacit import Budget, neural
 from tacit.errors import InvalidInput
 from tacit.estimator import PrivateLearner, learner
 from tacit.parameters import Between, Count, Positive, kinds, require
@@ -132,3 +132,17 @@ def test_a_call_is_told_whatever_it_holds() -> None:
     call = Call(tacit.LowRank, {"rounds": 10**5000})
     assert "rounds=int" in str(call)
     assert call.problem() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("rounds", 10**30), ("batch", True), ("learning_rate", np.nan), ("random_state", -1)],
+        *[("loss", "hinge"), ("classes", 2), ("classes", "ab"), ("device", "AUTO")],
+    ],
+)
+def test_federated_learning_refuses_what_it_cannot_use(name: str, value: Any) -> None:
+    torch = pytest.importorskip("torch")
+    model = neural.FederatedMTL(torch.nn.Linear(2, 2), **{name: value})
+    with pytest.raises(InvalidInput, match=name):
+        model.fit(X, Y.astype(int), task=TASK)

@@ -29,7 +29,10 @@ def chosen_device(device: str | None) -> torch.device:
         raise InvalidInput(
             f"device={device!r} was asked for, but this PyTorch finds no CUDA; use device=None"
         )
-    return torch.device(device)
+    try:
+        return torch.device(device)
+    except RuntimeError as error:
+        raise InvalidInput(f"device must be one that PyTorch knows: {error}") from None
 
 
 def as_rows(X: Any, dtype: torch.dtype) -> Tensor:
@@ -100,6 +103,8 @@ def known_classes(declared: Any, y: Any, outputs: int) -> Classes:
         found = Classes(np.arange(outputs))
     else:
         found = Classes(np.unique(labels), measured=True)
+    if found.values.ndim != 1:
+        raise InvalidInput(f"classes must be a list of them, got {declared!r}")
     if len(found.values) != outputs:
         raise InvalidInput(
             f"the model gives {outputs} numbers a row, {len(found.values)} are needed: one for "
