@@ -1,4 +1,4 @@
-"""The fitted estimator: whose ledger (accounts.py), what may leave (leaving.py), the contract of
+"""The fitted estimator: whose ledger (families.py), what may leave (leaving.py), the contract of
 linear learners (contract.py), and their tasks at home (home.py)."""
 
 from tacit.estimator.contract import MultiTaskEstimator, PrivateLearner

@@ -16,7 +16,7 @@ from tacit.certificate import Subject, issued, require_proven
 from tacit.certificate.since import Since, with_doubts
 from tacit.engine import Message, Unprotected
 from tacit.errors import UntrustedMessage
-from tacit.estimator.accounts import Accounted
+from tacit.estimator.families import Accounted
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.signing import SigningKey, signer_for
