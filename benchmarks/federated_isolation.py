@@ -20,7 +20,6 @@ import argparse
 import json
 import time
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,6 @@ from tacit.privacy.mechanisms.clipping import tree_norms
 
 CLIENTS, RATE, STEPS, TARGET = 200, 0.2, 20, 3
 COINS = Coins(bytes(32))
-norms = partial(tree_norms, xp=torch)
 
 
 def odd() -> nn.Module:
@@ -132,12 +130,14 @@ def kept_apart(subject: Subject) -> dict[str, Any]:
         for place, client in enumerate(cohort):
             same += same_bits(found[place], whole[client])
             total += 1
-        apart = norms((as_large - whole[torch.from_numpy(cohort)]).double())
-        worst = max(worst, float((apart / norms(found.double())).max()))
+        apart = tree_norms((as_large - whole[torch.from_numpy(cohort)]).double())
+        worst = max(worst, float((apart / tree_norms(found.double())).max()))
     alone = [same_bits(subject.updates([k])[0], whole[k]) for k in range(0, CLIENTS, 40)]
     rows = whole.double()
     by_library = [rows[k : k + 1].norm(dim=1)[0] != rows.norm(dim=1)[k] for k in range(20)]
-    by_us = [norms(rows[k : k + 1])[0] != norms(rows)[k] for k in range(20)]
+    by_us = [
+        tree_norms(rows[k : k + 1].clone())[0] != tree_norms(rows.clone())[k] for k in range(20)
+    ]
     return {
         "alone": [same + sum(alone), total + len(alone)],
         "by_cohort": worst,

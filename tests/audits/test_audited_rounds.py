@@ -10,8 +10,6 @@ from scipy import stats
 
 pytest.importorskip("torch")
 
-import torch
-
 from tacit.audits import cohort_sums, round_isolation
 from tacit.audits.cases import Case, Settings
 from tacit.audits.named import every_audit
@@ -87,7 +85,7 @@ def test_batches_by_the_longest_client_moved_the_sum_far_beyond_the_claim() -> N
 
 def test_an_attack_sees_a_contribution_that_is_not_clipped(monkeypatch: pytest.MonkeyPatch) -> None:
     def unclipped(self: Updates, clip_norm: float) -> Any:
-        yield self.values.double(), torch.ones(len(self.values), dtype=torch.bool), self.weights
+        yield self.values.double(), np.ones(len(self), dtype=bool), self.weights
 
     monkeypatch.setattr(Updates, "clipped", unclipped)
     case = CASES["isolation, FederatedMTL, everybody"]

@@ -18,6 +18,7 @@ from tacit.neural.cohort import CohortSum, Updates
 from tacit.neural.pmtl import Adaptive
 from tacit.neural.sampling import Everyone, Fixed, Poisson
 from tacit.privacy.accounting import Gaussian, epsilon
+from tacit.privacy.mechanisms.clipping import clipped
 from tacit.privacy.mechanisms.grid import grid
 
 ALPHA = 1e-6
@@ -45,13 +46,24 @@ def exact_norm(row: Any) -> Fraction:
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6, 1e30])
 def test_a_clipped_update_keeps_the_clip_norm_in_exact_arithmetic(scale: float) -> None:
     rows = RNG.normal(size=(50, 7)) * scale
-    for clipped, unclipped, _ in updates(rows).clipped(0.7):
-        for before, after, short in zip(rows, clipped.numpy(), unclipped.numpy(), strict=True):
+    for cut, unclipped, _ in updates(rows).clipped(0.7):
+        for before, after, short in zip(rows, cut.numpy(), unclipped, strict=True):
             assert exact_norm(after) <= Fraction(0.7) ** 2
             if short:
                 np.testing.assert_array_equal(after, before)
             else:
                 np.testing.assert_allclose(after, before * 0.7 / np.linalg.norm(before), rtol=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_rows_are_clipped_to_the_same_bits_by_numpy_and_by_pytorch(order: int) -> None:
+    rows = RNG.normal(size=(90, 37)) * np.logspace(-320, 305, 90)[:, None]
+    rows[3, 1], rows[4, 2], rows[5] = np.nan, -np.inf, 0.0
+    one, whole = clipped(rows, 0.7, order)
+    other, also = clipped(torch.from_numpy(rows), 0.7, order, torch)
+    assert one.tobytes() == other.numpy().tobytes()
+    np.testing.assert_array_equal(whole, also)
+    assert whole.sum() not in (0, 90)
 
 
 def test_no_client_moves_the_secure_sum_further_than_the_accountant_believes() -> None:
@@ -76,9 +88,9 @@ def test_the_secure_sum_is_exact_integer_arithmetic() -> None:
     given = updates(RNG.normal(size=(3, 4)), weights)
     mechanism = summed(clip_norm=0.8)
     inverse = 2.0**26 / mechanism.sigma
-    clipped = torch.cat([part for part, _, _ in given.clipped(0.8)]).numpy()
+    short = torch.cat([part for part, _, _ in given.clipped(0.8)]).numpy()
     by_hand = [
-        [sum(int(clipped[k, j] * (weights[r, k] * inverse)) for k in range(3)) for j in range(4)]
+        [sum(int(short[k, j] * (weights[r, k] * inverse)) for k in range(3)) for j in range(4)]
         for r in range(2)
     ]
     assert mechanism.counts(given).reshape(2, 4).tolist() == by_hand
@@ -108,9 +120,9 @@ def test_the_noise_has_the_promised_law_in_every_coordinate(secure: bool) -> Non
     given = updates([[0.3] * 4000, [0.0] * 4000], np.ones((2, 2)))
     rng = None if secure else np.random.default_rng(1)
     noise = mechanism.release(given, rng)
-    clipped = 0.5 / math.sqrt(4000)
+    mean = 0.5 / math.sqrt(4000)
     assert noise.shape == (2, 4000)
-    law = stats.norm(loc=clipped, scale=2.0 * 0.5 * 3.0)
+    law = stats.norm(loc=mean, scale=2.0 * 0.5 * 3.0)
     assert stats.kstest(noise.ravel(), law.cdf).pvalue > ALPHA
     assert stats.pearsonr(noise[0], noise[1]).pvalue > ALPHA
     assert mechanism.secure(rng) == secure
@@ -138,8 +150,8 @@ def test_an_update_that_is_not_finite_contributes_zero(bad: float, secure: bool)
     rows = np.array([[0.3, 0.1], [0.2, bad]])
     zeroed = np.array([[0.3, 0.1], [9.0, 9.0]])
     summed_up = mechanism.counts if secure else partial(mechanism.statistic.total, clips=None)
-    with_bad, clipped = summed_up(updates(rows)), summed_up(updates(zeroed, [[1.0, 0.0]]))
-    np.testing.assert_array_equal(with_bad, clipped)  # and its bit says clipped
+    with_bad, without = summed_up(updates(rows)), summed_up(updates(zeroed, [[1.0, 0.0]]))
+    np.testing.assert_array_equal(with_bad, without)  # and its bit says clipped
 
 
 # --- the bit -------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.arrays import FloatArray, IntArray
+from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.neural.sampling import Sampler
 from tacit.privacy.accounting import Event, Gaussian
@@ -63,7 +63,7 @@ class Updates:
         """(k, R, d): what each member adds to."""
         return len(self), len(self.weights), self.values.shape[1]
 
-    def clipped(self, clip_norm: float) -> Iterator[tuple[Tensor, Tensor, FloatArray]]:
+    def clipped(self, clip_norm: float) -> Iterator[tuple[Tensor, BoolArray, FloatArray]]:
         """Block by block: rows of norm ≤ γ (doubles), whether each was shorter, its weights.
 
         An update that is not finite contributes zero, and counts as clipped.
@@ -111,20 +111,19 @@ class MixedSum(Sum):
     def _summed(self, updates: Updates, steps: float, kind: torch.dtype) -> Any:
         """(R · d [+ 1],), floats, or whole numbers of grid steps."""
 
-        def scaled(rows: Tensor, by: Any) -> Any:
-            return cut(rows, by, torch) if kind == torch.int64 else rows * by
+        def scaled(rows: Any, by: Any, xp: Any = np) -> Any:
+            return cut(rows, by, xp) if kind == torch.int64 else rows * by
 
         device = updates.values.device
-        total = torch.zeros(updates.shape[1:], dtype=kind, device=device)
-        bits = torch.zeros((), dtype=kind, device=device)
+        total, bits = torch.zeros(updates.shape[1:], dtype=kind, device=device), 0
         for rows, unclipped, weights in updates.clipped(self.clip_norm):
             for r in np.flatnonzero(np.any(weights, axis=1)):
                 among = torch.as_tensor(np.flatnonzero(weights[r]), device=device)
                 factor = torch.as_tensor(weights[r][weights[r] != 0] * steps, device=device)
-                total[r] += scaled(rows[among], factor[:, None]).sum(0)
-            bits += scaled(self.bit_scale * (unclipped.double() - 0.5), steps).sum()
-        whole = [total.flatten(), bits[None]] if self.bit_scale else [total.flatten()]
-        return torch.cat(whole).cpu().numpy()
+                total[r] += scaled(rows[among], factor[:, None], torch).sum(0)
+            bits += scaled(self.bit_scale * (unclipped - 0.5), steps).sum()
+        whole = total.flatten().cpu().numpy()
+        return np.append(whole, bits) if self.bit_scale else whole
 
     def coordinates(self, shape: Shape) -> Shape:
         """(R · d [+ 1],)."""

@@ -6,12 +6,13 @@ promises, whatever the rows are: a row that is not finite contributes zero.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.arrays import FloatArray
+from tacit.arrays import BoolArray, FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Neighbours
 
@@ -97,41 +98,53 @@ def clip_rows(rows: ArrayLike, norm: float | FloatArray, order: int = 2) -> Floa
     return np.asarray(clipped(x, limit, order)[0])
 
 
-def clipped(x: Any, limit: Any, order: int = 2, xp: Any = np) -> tuple[Any, Any]:
+def clipped(x: Any, limit: Any, order: int = 2, xp: Any = np) -> tuple[Any, BoolArray]:
     """x (n, width), doubles, each row scaled to a norm of at most ``limit``; and (n,), which rows
     stayed as they were. ``limit`` is below the clip norm by ``rounding_slack``.
 
-    ``xp`` is numpy, or PyTorch with x one of its tensors, wherever that is: the same operations in
-    both, each elementwise and rounded by itself, so that nothing in a row depends on the rows
-    beside it, on their number, or on threads.
+    ``xp`` is numpy, or PyTorch with x one of its tensors, on whatever device: products and sums of
+    two numbers there, each rounded by itself, and what is one number a row on the host, by numpy.
+    So all give the same bits, and nothing in a row depends on the rows beside it, on their number,
+    or on threads. (PyTorch's square roots, and its quotients of plain numbers, are rounded twice.)
     """
-    finite = xp.isfinite(x).all(axis=1)
     if x.shape[1] == 0:
-        return x, finite
-    x = xp.where(finite[:, None], x, 0.0)
-    largest = xp.amax(xp.abs(x), axis=1)
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        power = xp.frexp(largest)[0] / largest  # 2^−e, exactly: largest·power is in [½, 1)
-        down = xp.where(largest >= 2.0**-1000, power, 2.0**1000)
-        y = x * down[:, None]
-        size = tree_norms(y, order, xp)
-        bound = xp.zeros_like(size) + limit  # PyTorch divides a plain number by way of 1/size
-        long = size > bound * down
-        factor = xp.where(long, bound / size, 1.0)
-    return xp.where(long[:, None], y, x) * factor[:, None], finite & ~long
+        return x, np.ones(len(x), dtype=bool)
+    there = partial(xp.asarray, device=x.device)
+    largest = _on_host(xp.maximum(xp.amax(x, axis=1), -xp.amin(x, axis=1)))  # NaN, if one is
+    finite = np.isfinite(largest)
+    if not finite.all():
+        x, largest = xp.where(there(finite)[:, None], x, 0.0), np.where(finite, largest, 0.0)
+    down = np.ldexp(1.0, -np.maximum(np.frexp(largest)[1], -1000))  # largest·down is in [½, 1)
+    size = tree_norms(x * there(down)[:, None], order)
+    with np.errstate(over="ignore"):
+        long = size > limit * down
+    factor = np.divide(limit, size, out=np.ones_like(size), where=long)
+    rows = x * there(np.where(long, down, 1.0))[:, None]  # exactly, and then rounded once
+    rows *= there(factor)[:, None]
+    return rows, finite & ~long
 
 
-def tree_norms(rows: Any, order: int = 2, xp: Any = np) -> Any:
-    """(n,), the ℓ1 or ℓ2 norm of each row (n, width > 0), halves added to halves until one column
-    is left: ⌈log₂ width⌉ + 2 roundings at most. (A library's sum of rows may choose its order of
-    addition by how many rows there are.)
+def tree_norms(rows: Any, order: int = 2) -> FloatArray:
+    """(n,), the ℓ1 or ℓ2 norm of each row (n, width > 0), which is used up: halves are added to
+    halves until one column is left, ⌈log₂ width⌉ + 2 roundings at most. (A library's sum of rows
+    may choose its order of addition by how many rows there are.)
 
     >>> tree_norms(np.array([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0]]))
     array([5., 0.])
     """
-    parts, width = rows * rows if order == 2 else xp.abs(rows), rows.shape[1]
+    if order == 2:
+        rows *= rows
+    else:
+        rows = abs(rows)
+    width = rows.shape[1]
     while width > 1:
         half = (width + 1) // 2
-        parts[:, : width - half] += parts[:, half:width]
+        rows[:, : width - half] += rows[:, half:width]
         width = half
-    return xp.sqrt(parts[:, 0]) if order == 2 else parts[:, 0]
+    found = _on_host(rows[:, 0])
+    return np.sqrt(found) if order == 2 else found
+
+
+def _on_host(values: Any) -> FloatArray:
+    """As numpy's, wherever they are."""
+    return np.asarray(values if isinstance(values, np.ndarray) else values.cpu())
