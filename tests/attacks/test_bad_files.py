@@ -5,6 +5,7 @@ One seed is fixed, one is fresh each time and told where something did not hold.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import secrets
@@ -17,6 +18,8 @@ from harness import answer
 from harness_files import ATTACKS, OPTIONS, RANGES, desk, pupils
 
 from tacit import folder
+from tacit.certificate import seal
+from tacit.certificate.documents import rendered, signed
 from tacit.errors import InvalidInput
 
 TIMES = dict.fromkeys(ATTACKS, 30) | {"a checkpoint": 180, "ranges": 60, "CSV": 40}
@@ -148,3 +151,18 @@ def test_predict_needs_no_ledger_for_a_hand_out_and_writes_none(tmp_path: Path) 
     said = answer("predict", tmp_path / "s1", tmp_path / "pupils.csv", "--unknown", "shared")
     assert (said.code, said.problem) == (0, "")
     assert not list(tmp_path.glob("ledger.sqlite*"))
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, 1e308])
+def test_a_forged_model_that_gives_no_numbers_is_used_by_nobody(odd: float, tmp_path: Path) -> None:
+    desk(tmp_path, random.Random(0))
+    received = tmp_path / "s1"
+    description, arrays, certificate = folder.read(received)
+    arrays["models"][0, :2] = odd, -odd
+    folder.write_model(received, description, arrays)
+    (received / folder.CERTIFICATE).write_bytes(rendered(signed(certificate, None)))
+    seal(received, None, tasks=["s1"])
+    said = answer("predict", received, tmp_path / "pupils.csv", "--unknown", "shared")
+    assert (said.code, said.problem) == (2, "")
+    assert "models are not all finite" in said.err
+    assert answer("verify", received).code == 1
