@@ -228,7 +228,8 @@ def _unsaid(guarantee: Guarantee, accounts: list[Mapping[str, Any]]) -> Iterator
     yield from unsaid(guarantee, UNIT)
     said = set(guarantee.not_covered)
     needed = set(promises.ALWAYS)
-    if guarantee.delta:
+    of_people = guarantee.unit != UNIT.unit and any(s.startswith(promises.DELTA) for s in said)
+    if guarantee.delta and not of_people:
         needed.add(promises.delta_beside(guarantee.delta, units))
     for sentence in sorted(needed - said):
         yield f"it does not say what is not covered: {sentence}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -33,16 +34,13 @@ def node_doors(door: Door) -> list[Door]:
 
 
 def node_history(door: Door) -> list[dict[str, Any]]:
-    """For each node that sent anything: how often, through what, and ε of all it ever spent."""
-    numbers = {node_run(door.run, t): t for t in range(len(door.labels))}
-    lines: dict[int, dict[str, Any]] = {}
-    for entry in door.ledger.entries():
-        node = numbers.get(str(entry.payload.get("run", "")))
-        if entry.kind != "spend" or node is None:
-            continue
-        line = lines.setdefault(node, {"node": node, "releases": 0})
-        line["releases"] += 1
-        line |= {name: entry.payload[name] for name in ("round", "mechanism", "event")}
-    for node, line in lines.items():
-        line["epsilon"] = door.ledger.statement([door.labels[node]]).epsilon
-    return [lines[node] for node in sorted(lines)]
+    """For each node and mechanism that sent anything: how often, and ε of all it ever spent."""
+    lines = []
+    for node, label in enumerate(door.labels):
+        spends = door.ledger.spends(node_run(door.run, node))
+        for _, alike in groupby(spends, lambda entry: entry.payload["mechanism"]):
+            payloads = [entry.payload for entry in alike]
+            line = {"node": node, "releases": len(payloads)}
+            line |= {name: payloads[-1][name] for name in ("round", "mechanism", "event")}
+            lines.append(line | {"epsilon": door.ledger.statement([label]).epsilon})
+    return lines

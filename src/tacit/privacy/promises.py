@@ -26,6 +26,9 @@ REPORTS = "more than one report per person: each counts, and only what this ledg
 ALWAYS = (TWO_TASKS, TIMING, ABORTED, OTHER_LEDGERS, COPIES)
 """True of every run on a ledger, whatever is declared or attested."""
 
+DELTA = "delta:"
+"""How the sentence about δ begins."""
+
 SMALL = 0.1
 """δ · units above this: somebody may leak with a probability worth a warning."""
 
@@ -68,7 +71,7 @@ def with_attestation(said: Sequence[str], attested: Sequence[str]) -> tuple[str,
     return (*kept, *preprocessing(attested)) if attested else tuple(said)
 
 
-def delta_beside(delta: float, units: int) -> str:
+def delta_beside(delta: float, units: int, noun: str = "units") -> str:
     """δ against the number of units m: a mechanism may reveal one of them whole with probability δ,
     and so some one with a probability of up to mδ; the printed odds are rounded up.
 
@@ -79,9 +82,9 @@ def delta_beside(delta: float, units: int) -> str:
     """
     if delta * units > SMALL:
         return (
-            f"delta: one of {units} units may well leak whole: delta {rounded_up(delta, 2)} is not "
-            f"well below 1/{units}; take a smaller"
+            f"{DELTA} one of {units} {noun} may well leak whole: delta {rounded_up(delta, 2)} is "
+            f"not well below 1/{units}; take a smaller"
         )
     return (
-        f"delta: one of {units} units may leak whole with a chance of up to {odds(delta * units)}"
+        f"{DELTA} one of {units} {noun} may leak whole with a chance of up to {odds(delta * units)}"
     )

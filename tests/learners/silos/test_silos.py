@@ -48,6 +48,7 @@ def test_the_guarantee_is_of_people_against_everybody_outside(data: Generated) -
     assert found.unit == "one row in one silo's data, taken as one person"
     assert found.adversary.startswith("everybody outside the silo: the coordinator")
     assert any("home_coef_" in sentence for sentence in found.not_covered)
+    assert found.not_covered[-1].startswith(f"delta: one of {len(data.y)} people may leak")
 
 
 def test_every_silo_spends_from_a_run_of_its_own(data: Generated) -> None:
@@ -217,7 +218,7 @@ def test_classes_are_learned_by_their_log_odds() -> None:
         "logistic", Budget(4.0), unit="example", ranges=ranges, noise="simulated", random_state=0
     )
     model.fit(X, y, task=task)
-    assert model.history_[0]["releases"] == 3
+    assert [line["releases"] for line in model.history_[:2]] == [1, 2]  # moments, then scores
     np.testing.assert_allclose(np.asarray(model.shared_["mean"].value), [2.0, -1.0, 0.5], atol=0.5)
     assert model.score(X, y, task=task) > 0.7
 
@@ -292,3 +293,24 @@ def test_zero_out_neighbours_are_refused(data: Generated) -> None:
         SharedPrior(unit="example", budget=budget, ranges=data.ranges).fit(
             data.X, data.y, task=data.task
         )
+
+
+def test_the_folder_is_verified(data: Generated, tmp_path: Path) -> None:
+    from tacit.certificate import checked
+
+    model = fitted(data, noise="secure", random_state=None, silos_per_person=2)
+    assert not checked(model.save(tmp_path / "all")).problems
+    assert not checked(model.save(tmp_path / "public", public=True)).problems
+
+
+def test_people_are_named_only_where_they_are_protected(data: Generated) -> None:
+    with pytest.raises(InvalidInput, match="unit='example'"):
+        SharedPrior(ranges=data.ranges).fit(data.X, data.y, task=data.task, person=data.task)
+
+
+def test_a_loaded_model_goes_on_as_it_was(data: Generated, tmp_path: Path) -> None:
+    fitted(data, noise="secure", random_state=None).save(tmp_path / "all")
+    back = SharedPrior.load(tmp_path / "all")
+    assert back.unit == "example"
+    back.adapt(data.X[:30], data.y[:30], task="new")
+    np.testing.assert_allclose(back._models[-1], np.asarray(back.shared_["mean"].value))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -37,6 +38,7 @@ from tacit.parameters import Count
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.nodes import node_doors, node_history, node_run
 from tacit.privacy.planning import Door
+from tacit.privacy.promises import DELTA, delta_beside
 from tacit.privacy.release import Release
 from tacit.tasks import Schema, TaskSet
 from tacit.tasks.taskset import task_codes
@@ -136,7 +138,7 @@ class InsideSilos(PublicModels):
             return super()._run(home, door, progress)
         doors, blocks = node_doors(door), blocks_for(home.coding.levels)
         people = home.people()
-        self._warn_of_delta(door, float(people.sum()))
+        self._warn_of_delta(door, int(people.sum()))
         plans = {
             j: Plan(blocks, home.loss, float(door.shares[j]) * door.mu, door.neighbours,
                     self.silos_per_person)
@@ -169,11 +171,21 @@ class InsideSilos(PublicModels):
             return super()._accountant()
         return "exact Gaussian DP, silo by silo; the largest of all silos"
 
-    def _warn_of_delta(self, door: Door, people: float) -> None:
+    def _guarantee(self, door: Door | None) -> Guarantee:
+        """δ is said beside the number of people, who are the units here."""
+        found = super()._guarantee(door)
+        if door is None or self.unit == "task":
+            return found
+        kept = [sentence for sentence in found.not_covered if not sentence.startswith(DELTA)]
+        beside = delta_beside(found.delta, self._people, "people")
+        return replace(found, not_covered=(*kept, beside))
+
+    def _warn_of_delta(self, door: Door, people: int) -> None:
+        self._people = people
         largest = max(budget.delta for budget in door.budgets if budget is not None)
         if largest * people >= 1:
             warnings.warn(
-                f"delta={largest:g} is not below one over the number of people, {people:.0f}: it "
+                f"delta={largest:g} is not below one over the number of people, {people}: it "
                 "allows one of them to be revealed whole; take a smaller",
                 PrivacyWarning,
                 stacklevel=4,
