@@ -19,10 +19,10 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from tacit.errors import InvalidInput
-from tacit.federation.coordinator import KEY, coordinate
+from tacit.federation.coordinator import KEY, Pages, coordinate
 from tacit.federation.site import Site
 from tacit.federation.terms import Terms
-from tacit.privacy.signing import Signer, signer_in
+from tacit.privacy.signing import signer_in
 from tacit.tasks import TaskSet
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,10 @@ Read = Callable[[Path, Terms], TaskSet]
 
 Finished = Callable[[Site], None]
 """What a site does with its folder when it is whole: its private page."""
+
+
+PlaceOf = Callable[[Context], Path]
+"""The folder of a party."""
 
 
 def carried(content: bytes) -> RecordDict:
@@ -91,25 +95,36 @@ class FlowerChannel:
         return found
 
 
-def server_app(pages: Callable[[Path, Signer], None]) -> ServerApp:
+def coordinator_folder(context: Context) -> Path:
+    """Named by the run's configuration."""
+    return Path(str(context.run_config["coordinator"]))
+
+
+def site_folder(context: Context) -> Path:
+    """Named by the node."""
+    if "site" not in context.node_config:
+        raise InvalidInput("this node was started without --node-config 'site=\"FOLDER\"'")
+    return Path(str(context.node_config["site"]))
+
+
+def server_app(pages: Pages, place_of: PlaceOf = coordinator_folder) -> ServerApp:
     """Coordinates the run whose folder the run's configuration names."""
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        place = Path(str(context.run_config["coordinator"]))
-        coordinate(place, FlowerChannel(grid), pages)
+        coordinate(place_of(context), FlowerChannel(grid), pages)
 
     return app
 
 
-def client_app(read: Read, finished: Finished) -> ClientApp:
+def client_app(read: Read, finished: Finished, place_of: PlaceOf = site_folder) -> ClientApp:
     """Answers for the site whose folder the node's configuration names."""
     app = ClientApp()
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        place = site_folder(context)
+        place = place_of(context)
         terms = Terms.read(place)
         rows = partial(read, place, terms)
         site = Site(place.name, terms, rows, signer_in(place / KEY), place)
@@ -122,14 +137,3 @@ def client_app(read: Read, finished: Finished) -> ClientApp:
         return Message(carried(answer), reply_to=message)
 
     return app
-
-
-def site_folder(context: Context) -> Path:
-    """Named by the node; in a simulation the nodes are numbered, and so are the folders."""
-    named = context.node_config.get("site")
-    if named is not None:
-        return Path(str(named))
-    if "sites" not in context.run_config or "partition-id" not in context.node_config:
-        raise InvalidInput("this node was started without --node-config 'site=\"FOLDER\"'")
-    folders = sorted(Path(str(context.run_config["sites"])).iterdir())
-    return folders[int(context.node_config["partition-id"])]

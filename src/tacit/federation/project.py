@@ -49,7 +49,6 @@ clientapp = "federated.apps:client"
 
 [tool.flwr.app.config]
 coordinator = {coordinator}
-sites = {sites}
 """
 
 
@@ -86,13 +85,14 @@ class Project:
 
     def write_app(self, address: str) -> None:
         """The app, and where flwr finds the SuperLink."""
-        paths = {"coordinator": self.coordinator, "sites": self.sites}
-        named = {name: json.dumps(str(path.resolve())) for name, path in paths.items()}
+        coordinator = json.dumps(str(self.coordinator.resolve()))
         modules = self.app / "federated"
         folder.make(modules)
         folder.replace_file(modules / "__init__.py", b"")
         folder.replace_file(modules / "apps.py", APP.encode())
-        folder.replace_file(self.app / "pyproject.toml", PYPROJECT.format(**named).encode())
+        folder.replace_file(
+            self.app / "pyproject.toml", PYPROJECT.format(coordinator=coordinator).encode()
+        )
         folder.make(self.flower, 0o700)
         ca = json.dumps(str((self.certificates / "ca.pem").resolve()))
         config = (
