@@ -36,7 +36,7 @@ DELTA, SPLITS, SEED = 1e-3, 5, 100
 GROUPS = ((0, 1, 2), (5, 6), (7, 8, 9), tuple(range(10, 21)), (21, 22, 23), (24, 25, 26))
 PERCENT = (3, 4)
 BATCH, ROUNDS, CLIP = 32, 201, 1.0
-RATES, LAMBDAS = (0.003, 0.01, 0.03), (0.1, 0.3, 1.0, 3.0)
+RATES, LAMBDAS = (0.003, 0.01, 0.03), (0.3, 1.0, 3.0)
 
 
 def said(case: str, **numbers: Any) -> None:
@@ -174,27 +174,29 @@ def descended(
     X, Xt, y, yt = parts
     J, d, rng = len(X), X[0].shape[1], np.random.default_rng(seed)
     rows = np.array([len(each) for each in X])
-    sizes = np.minimum(rows, BATCH)
-    noise = multipliers(rows, epsilon)
-    w, mean, shares = np.zeros((J, d)), np.zeros(d), rows / rows.sum()
+    sizes, noise = np.minimum(rows, BATCH), multipliers(rows, epsilon)
+    F, t = np.zeros((J, rows.max() + 1, d)), np.zeros((J, rows.max() + 1))  # the last row is empty
+    for j in range(J):
+        F[j, : rows[j]], t[j, : rows[j]] = X[j], y[j]
+    w, mean, school = np.zeros((J, d)), np.zeros(d), np.arange(J)[:, None]
     for _ in range(ROUNDS):
         if lam is None:
             w = np.tile(mean, (J, 1))
-        before = w.copy()
-        orders = [rng.permutation(n) for n in rows]
+        before = w
+        keys = np.where(np.arange(rows.max()) < rows[:, None], rng.random((J, rows.max())), 2.0)
+        orders = np.argsort(keys, axis=1)
         for k in range(int((rows // sizes).max())):
-            Z, t, on = np.zeros((J, BATCH, d)), np.zeros((J, BATCH)), k < rows // sizes
-            for j in np.flatnonzero(on):
-                chosen = orders[j][k * sizes[j] : (k + 1) * sizes[j]]
-                Z[j, : len(chosen)], t[j, : len(chosen)] = X[j][chosen], y[j][chosen]
-            g = (np.einsum("jnd,jd->jn", Z, w) - t)[:, :, None] * Z
-            real = np.arange(BATCH) < sizes[:, None]
-            g = (g + (lam or 0.0) * (w - mean)[:, None, :]) * real[:, :, None]
+            places = np.minimum(k * sizes[:, None] + np.arange(BATCH), rows.max() - 1)
+            on = (k < rows // sizes)[:, None] & (np.arange(BATCH) < sizes[:, None])
+            chosen = np.where(on, orders[school, places], rows.max())
+            Z = F[school, chosen]
+            g = (np.einsum("jnd,jd->jn", Z, w) - t[school, chosen])[:, :, None] * Z
+            g = (g + (lam or 0.0) * (w - mean)[:, None, :]) * on[:, :, None]
             if epsilon is not None:
                 g /= np.maximum(1.0, np.linalg.norm(g, axis=2, keepdims=True) / CLIP)
             total = g.sum(axis=1) + CLIP * noise[:, None] * rng.standard_normal((J, d))
-            w = w - on[:, None] * rate * total / sizes[:, None]
-        mean = mean + shares @ (w - before)
+            w = w - on[:, :1] * rate * total / sizes[:, None]
+        mean = mean + rows / rows.sum() @ (w - before)
     final = np.tile(mean, (J, 1)) if lam is None else w
     squares = [((a @ b - c) ** 2) for a, b, c in zip(Xt, final, yt, strict=True)]
     return float(np.concatenate(squares).mean())
