@@ -7,7 +7,6 @@ and where it differs from the paper: pmtl.py.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Hashable
 from dataclasses import field, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from tacit import folder
 from tacit.arrays import Array, FloatArray
 from tacit.engine import Message, Outcome, Progress, run_rounds
-from tacit.errors import InvalidInput, NoiseWarning
+from tacit.errors import InvalidInput
 from tacit.estimator import learner
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.neural import mixing
@@ -36,19 +35,11 @@ from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.personal import PersonalModels, require_usable, width
 from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedServer, Method, Plan
 from tacit.neural.round_costs import epsilon_of, within_budget
-from tacit.neural.sampling import Everyone, Sampler, chosen_sampler
+from tacit.neural.sampling import Sampler, chosen_sampler
 from tacit.neural.schedule import UNPLANNED, Schedule, schedule
 from tacit.neural.secret_streams import Coins, coins_and_noise
 from tacit.neural.stacked import Stacked, require_personal
-from tacit.parameters import (
-    Between,
-    Count,
-    NonNegative,
-    Positive,
-    Seed,
-    Size,
-    require_parameters,
-)
+from tacit.parameters import Between, Count, NonNegative, Positive, Seed, Size, require_parameters
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.planning import Door, history, open_door
@@ -66,20 +57,19 @@ class FederatedMTL(Fitted):
     (2,)
 
     ``model`` is copied: its parameters are the public start, and stay as they are.
-    ``method="auto"``: FedAvg with everybody in every round, as many rounds and as far as a public
-    rule says that noise leaves something to learn (schedule.py): perhaps none, which is a warning,
-    and costs nothing. ``"mtl"``: Algorithm 1 of S2; ``"fedavg"``, ``"fedprox"``. ``rounds``
-    and ``clip_norm`` None: the rule's, or 50 and 1 with another method. ``finetune="auto"``: each
-    client takes home its own model or the shared one, by its own rows (home.py);
-    ``private_home_`` says what joining brought.
-    ``sampling="auto"`` with another method: Poisson with secret coins and rate ``participation``
-    for zero-out budgets, everybody in every round for replace (and without a budget): under replace
-    the accounting of Poisson samples rests on an assumption (docs/privacy.md).
-    ``relation``: None (one mean), a cluster for each client (m,), or a matrix (m, m), in the order
-    of ``tasks_``. ``classes``: in the order of the model's outputs; None: 0, 1, ... for integers,
-    else what y holds, and then ``proven=False``. ``noise_multiplier`` fixes the noise instead of
-    ``rounds``: the run stops before the round that would overspend. ``checkpoint``: a file; if it
-    exists, its run is resumed (same ``ledger``).
+    ``method="auto"``: FedAvg with everybody in every round, as many rounds and as far as noise
+    leaves something to learn (schedule.py): perhaps none, which is a warning, and costs nothing.
+    ``"mtl"``: Algorithm 1 of S2; ``"fedavg"``, ``"fedprox"``. ``rounds``, ``clip_norm`` None: the
+    rule's, or 50 and 1 with another method. ``finetune="auto"``: each client takes home its own
+    model or the shared one, by its own rows (home.py); ``private_home_`` says what that brought.
+    ``sampling="auto"`` with another method: Poisson with secret coins of rate ``participation`` for
+    zero-out budgets, everybody for replace (and without a budget): under replace the accounting of
+    Poisson samples rests on an assumption (docs/privacy.md). ``relation``: None (one mean), a
+    cluster for each client (m,), or a matrix (m, m), in the order of ``tasks_``. ``classes``: in
+    the order of the model's outputs; None: 0, 1, ... for integers, else what y holds, and then
+    ``proven=False``. ``noise_multiplier`` fixes the noise instead of ``rounds``: the run stops
+    before the round that would overspend. ``checkpoint``: a file; if it exists, its run is resumed
+    (same ``ledger``).
     """
 
     model: nn.Module | None = field(default=None, kw_only=False)
@@ -143,9 +133,9 @@ class FederatedMTL(Fitted):
         outcome = run_rounds(clients, server, door, isolated=apart, after=after, progress=progress)
         self._remember(plan, planned.rounds, door, labels, outcome, public=models.public)
         self.run_, self.private_history_ = run, after.lines
-        centres, heard = clients.centres(outcome.shared), clients.heard(outcome.shared)
         start, mine = clients.current(outcome.shared, outcome.state), coins.of("at home")
-        own, self.private_home_ = self._at_home(trainer, start, heard, mine)
+        own, brought = self._at_home(trainer, start, clients.heard(outcome.shared), mine)
+        centres, self.private_home_ = clients.centres(outcome.shared), brought
         self._set_models(replace(models, centres=centres, models=own), labels)
         return self
 
@@ -168,22 +158,18 @@ class FederatedMTL(Fitted):
         pull = self.pull if self.method in ("mtl", "fedprox") else 0.0
         return LocalWork(self.local_steps, self.batch, self.learning_rate, pull, self.loss)
 
-    def _work_at_home(self) -> LocalWork:
-        return replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
-
     # --- what is public before the first round ---------------------------------------------------
 
     def _agreed(self, clients: int, stacked: Stacked) -> tuple[Plan, Schedule]:
         """The plan, and its rounds as far as they fit: from public numbers alone."""
         relation = mixing.declared(self.relation, clients)
-        planned, method, sampler = UNPLANNED, self.method, self.sampling
+        planned, method, share = UNPLANNED, self.method, self.participation
         if method == "auto":
-            planned, method = schedule(self.budget, relation, stacked.shapes, self.rounds), "fedavg"
-            sampler = Everyone() if sampler == "auto" else sampler
+            planned = schedule(self.budget, relation, stacked.shapes, self.rounds)
+            method, share = "fedavg", 1.0
         planned = planned.chosen(self.rounds, self.clip_norm)
-        if planned.warning:
-            warnings.warn(planned.warning, NoiseWarning, stacklevel=3)
-        sampler = chosen_sampler(sampler, self.participation, self.budget)
+        planned.warn()
+        sampler = chosen_sampler(self.sampling, share, self.budget)
         plan = Plan(relation, sampler, clients, None, method, cooling=planned.cooling)
         if self.budget is None or planned.rounds == 0:
             return plan, planned
@@ -294,7 +280,8 @@ class FederatedMTL(Fitted):
         return finetuned(self._finetuner(trainer), start, heard, self.finetune, coins), {}
 
     def _finetuner(self, trainer: Trainer) -> Trainer:
-        return Trainer(trainer.stacked, self._work_at_home(), trainer.examples, self.chunk)
+        work = replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
+        return Trainer(trainer.stacked, work, trainer.examples, self.chunk)
 
     def epsilon_after(self, rounds: int) -> float:
         """ε of the first ``rounds`` rounds of this run at the budget's δ (S2 Fig. 2)."""

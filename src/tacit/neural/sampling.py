@@ -168,9 +168,11 @@ def chosen_sampler(
 
     >>> chosen_sampler("auto", 0.2, Budget(1.0, neighbours="zero-out"))
     Poisson(rate=0.2)
+    >>> chosen_sampler("auto", 1.0, Budget(1.0, neighbours="zero-out"))  # no secret is in that coin
+    Everyone()
     """
     if sampling != "auto":
         return sampling
-    if budget is not None and budget.neighbours == "zero-out":
+    if budget is not None and budget.neighbours == "zero-out" and participation < 1:
         return Poisson(participation)
     return Everyone()

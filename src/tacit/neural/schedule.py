@@ -29,9 +29,11 @@ reported score (docs/federated.md). What a client takes home is decided there, b
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tacit.errors import NoiseWarning
 from tacit.neural.mixing import Mixing
 from tacit.neural.round_costs import multiplier
 from tacit.neural.sampling import Everyone
@@ -68,19 +70,18 @@ class Schedule:
         found = self if rounds is None else replace(self, rounds=rounds)
         return found if clip_norm is None else replace(found, clip_norm=clip_norm, cooling=1.0)
 
-    @property
-    def warning(self) -> str:
-        """Why joining will hardly pay; empty if it may."""
+    def warn(self) -> None:
+        """Says that joining will hardly pay: from what is public, before the first round."""
         if self.noise_to_signal <= HOPELESS:
-            return ""
-        found = (
+            return
+        alone = "; no round is run, nothing is spent, and every client trains alone"
+        warnings.warn(
             f"the noise in all parameters is {self.noise_to_signal:.1f} times as long as the way "
-            f"that the model may go, where {HOPELESS:g} leave something to learn: "
-            "more clients, more budget or fewer parameters would help"
+            f"that the model may go, where {HOPELESS:g} leave something to learn: more clients, "
+            f"more budget or fewer parameters would help{'' if self.rounds else alone}",
+            NoiseWarning,
+            stacklevel=4,  # where fit was called
         )
-        if self.rounds == 0:
-            found += "; no round is run, nothing is spent, and every client trains alone"
-        return found
 
 
 UNPLANNED = Schedule(50, 1.0, 1.0, 0.0)
