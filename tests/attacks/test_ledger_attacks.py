@@ -17,7 +17,7 @@ from harness import impatient
 from harness_ledger import MISSING, attempts
 from independent_reader import Unsound, read
 
-from tacit.errors import TacitError
+from tacit.errors import LedgerCorrupt, TacitError
 from tacit.privacy import snapshot
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Key, Ledger
@@ -116,7 +116,7 @@ def test_any_changed_byte_is_an_error_of_ours_or_changes_nothing(path: Path) -> 
         right = ledger.spent("a").mu_squared
     for attempt in range(MUTATED):
         spoilt = bytearray(before)
-        spoilt[rng.randrange(len(spoilt))] ^= 1 << rng.randrange(8)
+        spoilt[rng.randrange(rng.choice((len(spoilt), 4096)))] ^= 1 << rng.randrange(8)
         path.write_bytes(spoilt)
         path.with_name(path.name + ".head").write_bytes(head)
         with impatient(), suppress(TacitError), Ledger(path) as ledger:
@@ -124,3 +124,11 @@ def test_any_changed_byte_is_an_error_of_ours_or_changes_nothing(path: Path) -> 
             ledger.verify()
             ledger.entries()
             ledger.release(GaussianSum(1.0, 40.0), np.ones((1, 2)), key=Key("run", 3, "x"))
+
+
+def test_a_schema_that_is_no_text_is_an_error_of_ours(path: Path) -> None:
+    """SQLite quotes it in its message, which is then no text either."""
+    damaged = path.read_bytes().replace(b"CREATE TABLE outputs", b"CREATE T\xc2BLE outputs")
+    path.write_bytes(damaged)
+    with pytest.raises(LedgerCorrupt, match="no longer a tacit ledger"):
+        Ledger(path)

@@ -217,13 +217,9 @@ def _fitted(
             model.fit_tasks(training, data.schema, progress=report)
             return model
     except TacitError:
-        if not _has_spent(ledger, state.run):
+        if not ledger.begun(state.run):
             _forget(request.out, state)
         raise
-
-
-def _has_spent(ledger: Ledger, run: str) -> bool:
-    return any(e.kind == "spend" and e.payload["run"] == run for e in ledger.entries())
 
 
 def _forget(out: Path, state: RunState) -> None:

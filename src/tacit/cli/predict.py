@@ -37,20 +37,20 @@ def predict(
 ) -> None:
     """Predict new rows, each by the model of its task; CSV, in the order of the table.
 
-    Refuses a folder whose certificate and ledger disagree (exit status 1). With --json the
-    predictions go to --out. A label or class that a spreadsheet would take for a formula begins
-    with an apostrophe.
+    Refuses a folder that is not as it was sealed (exit status 1); the ledger is not asked. With
+    --json the predictions go to --out. A label or class that a spreadsheet would take for a
+    formula begins with an apostrophe.
     """
     from tacit import folder
     from tacit.cli.loading import load_model, task_column
-    from tacit.cli.verify import require_agreement
+    from tacit.cli.verify import require_sealed
     from tacit.errors import InvalidInput
 
     if as_json and out is None:
         raise InvalidInput("--json needs --out: the predictions are no part of the object")
     model = load_model(directory)
     certificate = model.certificate()
-    require_agreement(directory, certificate, as_json=as_json)
+    require_sealed(directory, certificate, as_json=as_json)
     task = task or task_column(certificate)
     frame = without_formulas(predictions(model, table, task, unknown))
     if out is None:

@@ -197,15 +197,30 @@ def require_agreement(
     directory: Path, certificate: dict[str, Any], *, as_json: bool, but: str | None = None
 ) -> None:
     """Stop with exit status 1 if a folder is not as it was sealed, or its certificate and its
-    ledger disagree. One of an older format cannot be held against anything: a warning.
+    ledger disagree.
 
     ``but``: a file that may have changed, because it is about to be written again."""
+    from tacit import folder
+
+    require_sealed(directory, certificate, as_json=as_json, but=but)
+    if (directory / folder.RUN).exists() and "format" in certificate:
+        wrong = disagreements(directory, certificate)
+        if wrong:
+            what = "certificate and ledger disagree"
+            stop(f"{directory}: {what}: {wrong[0]}", 1, as_json=as_json)
+
+
+def require_sealed(
+    directory: Path, certificate: dict[str, Any], *, as_json: bool, but: str | None = None
+) -> None:
+    """Stop with exit status 1 if a folder is not as it was sealed, whatever its ledger says. One
+    of an older format cannot be held against anything: a warning."""
     from tacit import folder
     from tacit.certificate import documents
     from tacit.errors import TacitError
 
-    trusted = (directory / folder.RUN).exists()
     if "format" not in certificate:
+        trusted = (directory / folder.RUN).exists()
         old = f"{directory} is of an older format: what it promises cannot be verified"
         warn([old] if trusted else [])
         return
@@ -213,11 +228,8 @@ def require_agreement(
         wrong = documents.broken_seals(directory, certificate, but)
     except TacitError as error:
         wrong = [str(error)]
-    if trusted:
-        wrong += disagreements(directory, certificate)
     if wrong:
-        what = "certificate and ledger disagree" if trusted else "it is not as it was sealed"
-        stop(f"{directory}: {what}: {wrong[0]}", 1, as_json=as_json)
+        stop(f"{directory}: it is not as it was sealed: {wrong[0]}", 1, as_json=as_json)
 
 
 def disagreements(directory: Path, certificate: dict[str, Any]) -> list[str]:

@@ -237,12 +237,11 @@ def history(door: Door) -> list[dict[str, Any]]:
     which only add up as a whole, no ε."""
     delta = max(b.delta for b in door.budgets if b is not None)
     spent, lines = Cost(), []
-    for entry in door.ledger.entries():
-        if entry.kind == "spend" and entry.payload["run"] == door.run:
-            line = {name: entry.payload[name] for name in ("round", "mechanism", "event")}
-            added = cost(event_from_json(line["event"]))
-            if added is not None:
-                spent += added
-                line["epsilon"] = spent.epsilon_at(delta)
-            lines.append(line)
+    for entry in door.ledger.spends(door.run):
+        line = {name: entry.payload[name] for name in ("round", "mechanism", "event")}
+        added = cost(event_from_json(line["event"]))
+        if added is not None:
+            spent += added
+            line["epsilon"] = spent.epsilon_at(delta)
+        lines.append(line)
     return lines

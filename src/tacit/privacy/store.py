@@ -267,6 +267,10 @@ class Store:
                     "nothing was released"
                 ) from error
             raise LedgerError(f"{self.name}: {error}; nothing was released") from error
+        except UnicodeDecodeError as error:  # what SQLite says of a schema that was damaged
+            raise LedgerCorrupt(
+                f"{self.name} is no longer a tacit ledger ({error.object!r}); nothing was released"
+            ) from None
         except OSError as error:
             raise LedgerError(f"{error}; nothing was released") from error
 
