@@ -124,6 +124,10 @@ def test_an_unknown_task_is_an_error_or_gets_the_shared_model(
         model.predict(data.X[:2], task=["nobody", "nobody"])
     shared = model.predict(data.X[:2], task=["nobody", "nobody"], unknown="shared")
     assert np.isfinite(shared).all()
+    np.testing.assert_array_equal(model.predict(data.X[:2], unknown="shared"), shared)
+    for use in (model.predict, lambda X: model.score(X, data.y[:2])):
+        with pytest.raises(InvalidInput, match=r"task is None, but each of the .* fitted tasks"):
+            use(data.X[:2])
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

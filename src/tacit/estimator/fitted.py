@@ -230,11 +230,20 @@ def column_by_text(labels: tuple[Hashable, ...]) -> dict[str, int]:
 def columns_of(known: dict[str, int], task: Any, n_rows: int, *, strict: bool = True) -> IntArray:
     """(N,): the column of each row's task; −1 for one that nobody knows, an error if strict.
 
+    Rows without a label are those of the only task, or of nobody: never of the first.
+
     >>> columns_of({"a": 0, "b": 1}, ["b", "c"], 2, strict=False)
     array([ 1, -1])
     """
     if task is None and len(known) == 1:
         return np.zeros(n_rows, dtype=np.int64)
+    if task is None and not strict:
+        return np.full(n_rows, -1)
+    if task is None:
+        raise InvalidInput(
+            f"task is None, but each of the {len(known)} fitted tasks has a model of its own: say "
+            "whose the rows are, task=labels, or predict with unknown='shared'"
+        )
     labels, codes = task_codes(task, n_rows)
     columns = np.array([known.get(canonical_label(each), -1) for each in labels], dtype=np.int64)
     if strict and (columns < 0).any():
