@@ -23,7 +23,7 @@ from tacit.privacy.release import Declared, Release
 
 LIKE = {"scale": 2.5, "noise": 1.2, "home": 1.0}  # nats, nats, decades: how far totals are alike
 INDIFFERENCE = {"variances": 0.005, "priors": 0.01}
-NOISE_SPREADS = (0.4, 1.3)  # nats
+NOISE_SPREADS = (0.4, 1.3, 2.5)  # nats
 HETEROGENEOUS = 0.3  # below this noise all spreads of the tasks' noises are voted on
 LEAST_SCALE_SPREAD = 1.5  # nats
 UNITS = ("target_scale", "feature_scale", "own_units")

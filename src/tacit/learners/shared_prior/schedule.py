@@ -107,12 +107,12 @@ def _shares(facts: Facts, directions: int, refinements: int) -> list[tuple[str, 
         shares.append((f"length {i}", LENGTHS * coarse * weight))
     for i in range(refinements):
         amount = (lessons - coarse) / refinements
-        votes = "variances" if i == 0 else "adjustment"
-        shares += [(f"{votes} {i}", REFINING["votes"] * amount)]
+        vote = "variances" if i == 0 else "adjustment"
+        shares += [(f"{vote} {i}", REFINING["votes"] * amount)]
         shares += [(f"{kind} {i}", REFINING[kind] * amount) for kind in ("information", "scores")]
     left = 1 - sum(share for _, share in shares)
-    votes = "adjustment" if refinements else "variances"
-    return [*shares, (votes, VARIANCES * left), ("priors", (1 - VARIANCES) * left)]
+    vote = "adjustment" if refinements else "variances"
+    return [*shares, (vote, VARIANCES * left), ("priors", (1 - VARIANCES) * left)]
 
 
 def _round_weights(rounds: int) -> list[float]:

@@ -14,7 +14,7 @@ from scipy.special import softmax
 from tacit.arrays import FloatArray
 
 LEAST_LINEAR = 0.03
-LEAST_SHARP = 0.01
+LEAST_SHARP = 0.02
 """The smallest eigenvalue that an estimate of average eigenvalue one may have."""
 
 
@@ -110,7 +110,7 @@ def deconvolved(
 
 AMPLITUDES = 4.0 ** np.arange(-4, 24)  # of the signal of a vote, in variances of its noise
 UNLIKE = 0.02  # of the signal's variance is every option's own
-STRONGEST = 8.0  # nats: the most that all tasks together can say against an option
+STRONGEST = 6.0  # nats: the most that all tasks together can say against an option
 
 
 def nearness(places: FloatArray, length: float) -> FloatArray:
