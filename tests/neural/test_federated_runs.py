@@ -13,7 +13,7 @@ from torch import nn
 
 from tacit.engine import CURATOR, Outcome, Unprotected, run_rounds
 from tacit.errors import InvalidInput, LedgerError
-from tacit.neural import mixing
+from tacit.neural import FederatedMTL, mixing
 from tacit.neural.checkpoint import State, named_run, read_checkpoint, write_checkpoint
 from tacit.neural.clients import Examples
 from tacit.neural.cohort import CohortSum
@@ -251,3 +251,27 @@ def test_a_run_has_the_name_that_was_asked_for_unless_a_checkpoint_names_it(tmp_
     (tmp_path / "text").write_text("hello")
     with pytest.raises(InvalidInput, match="text is not a checkpoint"):
         named_run(tmp_path / "text", None)
+
+
+def test_a_fit_is_not_resumed_with_other_parameters_than_it_began_with(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y, task = rng.normal(size=(20, 3)), np.arange(20) % 2, np.repeat(range(M), 5)
+
+    def killed(_: str, done: int, of: int) -> None:
+        if done == 2:
+            raise Killed
+
+    def fitted(seed: int, progress: Any = None) -> FederatedMTL:
+        torch.manual_seed(seed)
+        model = FederatedMTL(
+            nn.Linear(3, 2), method="mtl", rounds=3, budget=ZERO_OUT, sampling=Everyone(),
+            ledger=tmp_path / "ledger.sqlite", checkpoint=tmp_path / "state", checkpoint_every=1,
+            clip_norm=1.0, finetune=None,
+        )  # fmt: skip
+        return model.fit(X, y, task, progress=progress)
+
+    with pytest.raises(Killed):
+        fitted(0, killed)
+    with pytest.raises(InvalidInput, match="does not follow from this module"):
+        fitted(1)
+    assert len(fitted(0).history_) == 3
