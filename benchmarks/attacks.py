@@ -17,13 +17,15 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "attacks"))
 
 from harness_files import ATTACKS as ON_FILES
+from harness_ledger import ATTACKS as ON_THE_LEDGER
+from harness_ledger import MISSING
 from parameter_fuzz import calls
 
 
@@ -32,7 +34,11 @@ def on_parameters(_: Path, rng: random.Random) -> Iterator[str | None]:
     return (call.problem() for call in calls(rng))
 
 
-ATTACKS = {**ON_FILES, "parameters": on_parameters}
+ATTACKS: dict[str, Callable[[Path, random.Random], Iterator[str | None]]] = {
+    **ON_FILES,
+    "parameters": on_parameters,
+    **({} if MISSING else ON_THE_LEDGER),
+}
 
 TURN = 50
 """Attempts before the next attack has its turn."""

@@ -45,7 +45,7 @@ def attempts(name: str, folder: Path, rng: random.Random, *mutants: str) -> Iter
         target.communicate()
 
 
-LEDGER_ATTACKS = {
+ATTACKS = {
     f"ledger, {name}": partial(attempts, name)
     for name in ("kills", "faults", "crowds", "races", "power cuts")
 }
