@@ -467,7 +467,8 @@ def test_a_module_that_cannot_be_tried_is_a_doubt(monkeypatch: pytest.MonkeyPatc
 
 def small_fit(module: nn.Module, X: Tensor, ledger: Ledger | None = None) -> FederatedMTL:
     task, y = np.repeat(np.arange(4), 4), np.arange(16) % 3
-    settings: dict[str, Any] = {"budget": Budget(8.0), "rounds": 3, "local_steps": 2, "batch": 4}
+    settings: dict[str, Any] = {"method": "mtl", "budget": Budget(8.0), "rounds": 3}
+    settings |= {"local_steps": 2, "batch": 4}
     model = FederatedMTL(module, ledger=ledger, finetune=None, **settings)
     return model.fit(X.numpy(), y, task)
 
