@@ -6,6 +6,7 @@ import random
 import signal
 from dataclasses import fields
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
@@ -20,6 +21,12 @@ from tacit.parameters import Between, Count, Positive, kinds, require
 
 SEEDS = range(10)
 EACH = 200  # so 2,000 in all
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger may be any text: a file of that name."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
