@@ -18,15 +18,12 @@ A task that only its own node reads from (S3) is a run of its own: one task, its
 
 from __future__ import annotations
 
-import getpass
 import io
 import json
 import os
-import platform
 import secrets
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +51,7 @@ from tacit.privacy.committing import Writing
 from tacit.privacy.reading import read_entry
 from tacit.privacy.record import checked_key
 from tacit.privacy.release import Declared, Key, Mechanism, Release, new_run
-from tacit.privacy.runs import Cap, Run, checked_cap
+from tacit.privacy.runs import Cap, Run, checked_cap, made_now
 from tacit.privacy.store import LOCK, Place, Store
 from tacit.tasks.labels import canonical_label
 
@@ -168,7 +165,7 @@ class Ledger(Writing):
 
         Composing a sampled plan may take seconds: it is done before others are kept waiting.
         """
-        found = replace(prices.priced(asked, self._cap_for(asked)), made=_made())
+        found = replace(prices.priced(asked, self._cap_for(asked)), made=made_now())
 
         def decide() -> bool:
             if asked.name in self._state.runs:
@@ -341,17 +338,8 @@ class Ledger(Writing):
 
 def _first_row() -> Row:
     """The entry that names a new ledger."""
-    text = canonical({"identity": secrets.token_hex(16), "made": list(_made())})
+    text = canonical({"identity": secrets.token_hex(16), "made": list(made_now())})
     return Row(1, "ledger", text, link(GENESIS, "ledger", text))
-
-
-def _made() -> tuple[str, str]:
-    """By whom, and when: for the inventory."""
-    try:
-        who = getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
-        who = str(os.getuid())
-    return f"{who}@{platform.node()}", datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _reopened(path: str, dataset: str, cap: Cap, read_only: bool) -> Ledger:

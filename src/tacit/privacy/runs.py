@@ -3,10 +3,14 @@ for each task, the events it plans, and every doubt about them. What that costs:
 
 from __future__ import annotations
 
+import getpass
 import itertools
+import os
+import platform
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,6 +189,15 @@ def budgets_to_json(budgets: Sequence[Budget]) -> list[list[float]]:
 def budgets_from_json(pairs: Sequence[Sequence[float]], neighbours: Any) -> tuple[Budget, ...]:
     """Inverse of budgets_to_json: all have the same neighbours."""
     return tuple(Budget(*pair, neighbours=neighbours) for pair in pairs)
+
+
+def made_now() -> tuple[str, str]:
+    """By whom, and when: for the inventory."""
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        who = str(os.getuid())
+    return f"{who}@{platform.node()}", datetime.now(UTC).isoformat(timespec="seconds")
 
 
 # --- declaring -----------------------------------------------------------------------------------

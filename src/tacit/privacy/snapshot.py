@@ -30,7 +30,7 @@ from tacit.privacy.runs import Promise, Run, budgets_from_json, budgets_to_json,
 from tacit.privacy.spending import Declaration, Progress, Runs, Spending
 
 FORMAT = 1
-FEWEST, BYTES_AN_ENTRY = 1_000, 4_096
+FEWEST, BYTES_AN_ENTRY = 500, 4_096
 """A snapshot is due after so many entries; after more if it is large, so that writing snapshots
 costs each entry a page at most."""
 
