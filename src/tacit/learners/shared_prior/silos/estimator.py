@@ -32,7 +32,14 @@ from tacit.learners.shared_prior.silos.halves import (
 from tacit.learners.shared_prior.silos.hierarchy import Hierarchy
 from tacit.learners.shared_prior.silos.home import home_models
 from tacit.learners.shared_prior.silos.moments import moments_of
-from tacit.learners.shared_prior.silos.plan import MOMENTS, SCORES, Plan, blocks_for, promised
+from tacit.learners.shared_prior.silos.plan import (
+    MOMENTS,
+    SCORES,
+    Plan,
+    blocks_for,
+    first_share,
+    promised,
+)
 from tacit.linear.losses import Loss
 from tacit.parameters import Count
 from tacit.privacy.budget import Guarantee
@@ -139,15 +146,22 @@ class InsideSilos(PublicModels):
         doors, blocks = node_doors(door), blocks_for(home.coding.levels)
         people = home.people()
         self._warn_of_delta(door, int(people.sum()))
+        first = first_share(home.loss, door.mu, float(people.mean()))
         plans = {
-            j: Plan(blocks, home.loss, float(door.shares[j]) * door.mu, door.neighbours,
-                    self.silos_per_person)
+            j: Plan(
+                blocks,
+                home.loss,
+                float(door.shares[j]) * door.mu,
+                first,
+                door.neighbours,
+                int(self.silos_per_person),
+            )
             for j in speaking(doors)
-        }  # fmt: skip
+        }
         coordinator = Coordinator(plans, people[list(plans)])
         silos = Silos(home, blocks, coordinator.any_plan.score_weights)
         outcome = run_silos(silos, coordinator, doors, progress=progress)
-        released = {k: v for k, v in outcome.shared.items() if k.startswith((MOMENTS, SCORES))}
+        released = {k: v for k, v in outcome.shared.items() if k in (MOMENTS, SCORES)}
         of = [part for part in released.values() if isinstance(part, Release)]
         now = coordinator.learned(*(part.value for part in of))
         made = {

@@ -150,25 +150,20 @@ class Coordinator:
         return {"base": Declared(np.zeros(len(self.any_plan.score_weights)))}
 
     def absorb(self, step: str, shared: Public, releases: Sequence[Release]) -> Public:
-        """All moments, all scores so far, and where the next scores are to be taken."""
+        """All moments and where scores are to be taken; then all moments and scores."""
         new = Release.combine(lambda *values: np.stack(values), *releases)
-        if step == MOMENTS:
-            kept: dict[str, Release] = {MOMENTS: new}
-        else:
-            before = [shared[name] for name in shared if name.startswith(SCORES)]
-            kept = {MOMENTS: _released(shared[MOMENTS])}
-            kept |= {f"{SCORES} {k}": _released(part) for k, part in enumerate(before)}
-            kept[f"{SCORES} {len(before)}"] = new
-        if len(kept) > self.any_plan.rounds:
-            return kept  # no scores are to follow
-        of = list(kept.values())
-        now = self.learned(*(part.value for part in of))
-        at = now.mu, np.float64(largest_residual(now, self.any_plan.loss))
-        base, largest = (Release.combine(lambda *_, v=value: v, *of) for value in at)
-        return {**kept, "base": base, "largest": largest}
+        if step == SCORES:
+            return {MOMENTS: shared[MOMENTS], SCORES: new}
+        now = self.learned(new.value)
+        largest = largest_residual(now, self.any_plan.loss)
+        return {
+            MOMENTS: new,
+            "base": new.map(lambda _: now.mu),
+            "largest": new.map(lambda _: largest),
+        }
 
     def learned(self, moments: FloatArray, *scores: FloatArray) -> Hierarchy:
-        """From all releases so far; the same again whenever it is asked for."""
+        """From the releases so far; the same again whenever it is asked for."""
         plans = list(self.plans.values())
         sigmas = np.array([plan.moments.sigma for plan in plans])
         of = moments_of(self.any_plan.blocks, moments, self.people, sigmas)
@@ -180,11 +175,6 @@ class Coordinator:
         """(J, d)."""
         sigmas = np.array([plan.scores.sigma for plan in self.plans.values()])
         return np.asarray((sigmas[:, None] / self.any_plan.score_weights) ** 2)
-
-
-def _released(part: Release | Declared) -> Release:
-    assert isinstance(part, Release)
-    return part
 
 
 def largest_residual(at: Hierarchy, loss: Loss) -> float:
@@ -220,12 +210,17 @@ def as_logistic(of: Hierarchy, level: float) -> tuple[Hierarchy, float]:
     whose log odds move by 1/(p(1 − p)) times as much. Scores move by that slope; over it their own
     variance is 1/(p(1 − p)) times M, which takes the place of σ²."""
     slope = (1 - level**2) / 4
-    turned = of.mu / (2 * slope)
-    turned[0] = logit((1 + level) / 2) + (of.mu[0] - level) / (2 * slope)
-    factor = 1 / (2 * slope) ** 2
+    double = 2 * slope  # of (1 + fᵀβ)/2
+    base = np.zeros_like(of.mu)
+    base[0] = logit((1 + level) / 2) - level / double
+    factor = 1 / double**2
+    silos = replace(
+        of.silos, b=of.silos.b / double, b_variance=of.silos.b_variance * factor, base=base
+    )
     return replace(
         of,
-        mu=turned,
+        silos=silos,
+        mu=of.mu / double + base,
         doubt=of.doubt * factor,
         spread=of.spread * factor,
         reach=of.reach * factor,

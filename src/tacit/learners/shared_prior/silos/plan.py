@@ -8,12 +8,14 @@ weighing half as much as categories. Products with the constant get α² = .3 R,
 β² = .6 R, the target's sum γ = .3 R, and all squares together 3% of the rest of Δ². The optimum is
 flat: twice or half as much of any is within a percent.
 
-**The others** are scores: sums over people of w∘f · ψ, f = (1, v), ψ in [−1, 1] the residual at a
+**The second** are scores: sums over people of w∘f · ψ, f = (1, v), ψ in [−1, 1] the residual at a
 shared model, clipped at CLIP deviations and divided by that (of a class: the residual of its
 probability). So ‖w∘f·ψ‖² ≤ C² = R + 1, whatever the row is, and Δ = 2C (replace).
 
-μ-GDP adds in squares: the moments have the share FIRST of μ², the scores equal parts of the rest.
-The constants were set on generated tables.
+μ-GDP adds in squares: the moments have the share FIRST of μ², the scores the rest. Residuals of
+probabilities are no smaller than their classes, so that scores pay later: of two classes where μ
+times the people of a silo is at least ENOUGH; else moments have everything. The constants were set
+on generated tables.
 """
 
 from __future__ import annotations
@@ -39,10 +41,9 @@ from tacit.privacy.release import Mechanism
 MOMENTS, SCORES = "moments", "scores"
 COUNT, SLOPE, TOTAL, SQUARES = 0.3, 0.6, 0.3, 0.03
 NUMBER_WEIGHT = math.sqrt(0.5)
-FIRST = 0.5
+FIRST = {"squared": 0.5, "logistic": 0.3}
 CLIP = 2.0
-ROUNDS = {"squared": 1, "logistic": 2}
-"""Releases of scores: where a loss is not a square its curvature moves with the model."""
+ENOUGH = 70.0
 
 PEOPLE = replace(
     UNIT,
@@ -104,6 +105,16 @@ def blocks_for(levels: tuple[int, ...]) -> Blocks:
     return replace(heavy, square=rest * math.sqrt(SQUARES / len(heavy.numbers)))
 
 
+def first_share(loss: Loss, mu: float, people: float) -> float:
+    """The share of μ² that moments have, at the most generous budget and so many people a silo.
+
+    >>> from tacit.linear.losses import Logistic
+    >>> first_share(Logistic(), 0.3, 100), first_share(Logistic(), 0.3, 1000)
+    (1.0, 0.3)
+    """
+    return 1.0 if loss.name == "logistic" and mu * people < ENOUGH else FIRST[loss.name]
+
+
 @dataclass(frozen=True)
 class Plan:
     """What one silo does, fixed before it starts."""
@@ -111,6 +122,7 @@ class Plan:
     blocks: Blocks
     loss: Loss
     mu: float  # what it may spend, as μ-GDP
+    first: float = 0.5  # the share of μ² that moments have; 1: there are no scores
     neighbours: Neighbours = "replace"
     silos: int = 1  # in so many of them may a person be
 
@@ -122,11 +134,6 @@ class Plan:
             )
 
     @property
-    def rounds(self) -> int:
-        """Releases of scores."""
-        return ROUNDS[self.loss.name]
-
-    @property
     def score_weights(self) -> FloatArray:
         """(d,): w, coordinate by coordinate, 1 of the constant."""
         return np.array([1.0, *self.blocks.weights, 1.0])[self.blocks.owner + 1][:-1]
@@ -134,21 +141,21 @@ class Plan:
     @property
     def moments(self) -> MomentsGaussian:
         """The first release."""
-        mu = self.mu * math.sqrt(FIRST / self.silos)
+        mu = self.mu * math.sqrt(self.first / self.silos)
         return MomentsGaussian.for_mu(self.blocks, mu, self.neighbours)
 
     @property
     def scores(self) -> GaussianSum:
-        """Each of the others."""
-        mu = self.mu * math.sqrt((1 - FIRST) / self.rounds / self.silos)
+        """The second."""
+        mu = self.mu * math.sqrt((1 - self.first) / self.silos)
         longest = math.sqrt(float(self.blocks.radii.sum()) + 1)
         return GaussianSum.for_mu(longest, mu, self.neighbours)
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """All releases, in order."""
-        made = (Step(MOMENTS, self._known(self.moments)),)
-        return made + (Step(SCORES, self._known(self.scores)),) * self.rounds
+        moments = Step(MOMENTS, self._known(self.moments))
+        return (moments,) if self.first == 1 else (moments, Step(SCORES, self._known(self.scores)))
 
     def _known(self, mechanism: GaussianSum | MomentsGaussian) -> Mechanism:
         return mechanism if self.silos == 1 else InSeveralSilos(mechanism, self.silos)
