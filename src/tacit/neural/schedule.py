@@ -52,8 +52,8 @@ FEWEST, MOST = 10, 120
 COOLED = 0.2
 """The last clip norm over the first."""
 
-HOPELESS = 6.0
-"""Noise over travel: at 5 joining still paid, at 9 no more."""
+HOPELESS = 4.0
+"""Noise over travel: at 4 joining still paid, at 5 no more where clients do well alone."""
 
 
 @dataclass(frozen=True)
