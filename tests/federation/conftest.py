@@ -120,6 +120,9 @@ def federation(tmp_path: Path) -> Callable[..., Federation]:
         budget = given.pop("budget", Budget(8.0))
         labels = sorted(set(data.task.tolist()))
         shares = {"north": labels[2:3], "south": labels[:2], "west": labels[3:]}
+        fewest = given.pop("fewest", None)
+        if fewest is not None:  # one dropout needs more sites
+            shares |= {"east": labels[4:5], "west": labels[5:], "centre": labels[3:4]}
         homes = {name: tmp_path / name for name in shares}
         place = tmp_path / "coordinator"
         for party in (place, *homes.values()):
@@ -139,6 +142,7 @@ def federation(tmp_path: Path) -> Callable[..., Federation]:
             noise=noise,
             seed=7 if noise == "simulated" else None,
             seconds=5.0,
+            fewest=fewest,
         )
         terms.write(place)
         everything = TaskSet.from_arrays(data.X, data.y, data.task, schema=schema)

@@ -30,6 +30,7 @@ noise = "secure"
 task = "clinic"               # the column that names the task
 target = "outcome"            # the column to be predicted
 columns = {columns}
+# fewest = 3                  # honest sites that are heard: then the coordinator sees sums alone
 seconds = 120.0               # how long a round waits for answers
 holdout = 0.2                 # of each task's rows, kept by its site for its own scores
 hosts = ["localhost", "127.0.0.1"]  # the names under which sites reach the coordinator
@@ -202,7 +203,7 @@ def _terms(project: Project, config: dict[str, Any], keys: dict[str, str], key: 
     columns = [config["task"], *config["columns"], config["target"]]
     schema = declared.schema(columns, config["task"], config["target"])
     loss = "logistic" if schema.classes else "squared"
-    given = {k: config[k] for k in ("noise", "seconds", "holdout") if k in config}
+    given = {k: config[k] for k in ("noise", "seconds", "holdout", "fewest") if k in config}
     relation = config.get("neighbours", "replace")
     terms = Terms(
         run=new_run(),

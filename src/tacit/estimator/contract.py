@@ -55,6 +55,7 @@ class MultiTaskEstimator(Predicting):
     """One linear model per task. Learners add what is shared and how it is used at home."""
 
     _engine: Callable[..., Any] | None = None  # of both halves; None: that of this process
+    _promise: Guarantee = UNIT  # to whom, where the engine and not the learner decides it
 
     # --- what a learner provides ---------------------------------------------------------------
 
@@ -83,7 +84,7 @@ class MultiTaskEstimator(Predicting):
 
     def _unit(self) -> Guarantee:
         """Who is protected from whom, before anything is known about the run."""
-        return UNIT
+        return self._promise
 
     def _is_pure(self) -> bool:
         """Whether all releases are pure: then ε is planned instead of μ, and δ may be 0."""

@@ -24,13 +24,16 @@ from tacit.engine import Progress
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.federation.engine import OverSites
+from tacit.federation.hidden import OverHiddenSites
 from tacit.federation.home import without_rows
 from tacit.federation.nodes import OverNodes
 from tacit.federation.site import PUBLIC
 from tacit.federation.sites import Channel, Sites
 from tacit.federation.terms import Terms
 from tacit.folder import RunState
+from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.promises import DELTA, delta_beside
 from tacit.privacy.signing import Signer, signer_in
 from tacit.tasks.labels import written_label
 
@@ -62,6 +65,8 @@ class Journal:
                 continue
         return found
 
+
+Engine = OverSites | OverHiddenSites | OverNodes
 
 Pages = Callable[[Path, Signer], None] | None
 """Writes what people read into the folder, and seals it again."""
@@ -107,11 +112,11 @@ def _coordinated(
     return out
 
 
-def _engine_for(model: MultiTaskEstimator, sites: Sites) -> OverSites | OverNodes:
+def _engine_for(model: MultiTaskEstimator, sites: Sites) -> Engine:
     """Rounds, or arrivals where nobody is trusted; refused where a learner has a way of its own,
     which would run here, without anybody's rows."""
     if type(model)._run is MultiTaskEstimator._run:
-        return OverSites(sites)
+        return OverSites(sites) if sites.terms.fewest is None else OverHiddenSites(sites)
     own_way = getattr(model, "server", None) != "adversary" or getattr(model, "as_published", False)
     if own_way or not hasattr(model, "_parties"):
         raise InvalidInput(f"{type(model).__name__} with these parameters runs in one process only")
@@ -120,8 +125,7 @@ def _engine_for(model: MultiTaskEstimator, sites: Sites) -> OverSites | OverNode
 
 def _write(model: MultiTaskEstimator, terms: Terms, signer: Signer, out: Path) -> None:
     """What everybody may have, certified; run.json says where it was recorded."""
-    promised = model.guarantee_
-    model.guarantee_ = replace(promised, not_covered=(*promised.not_covered, WHEN))
+    model.guarantee_ = _promised(model.guarantee_, terms)
     how = "SHA-256 of the terms that every site signed"
     state = RunState(
         terms.run, {}, f"../{folder.LEDGER}", terms.dataset, terms.digest, complete=True
@@ -132,10 +136,18 @@ def _write(model: MultiTaskEstimator, terms: Terms, signer: Signer, out: Path) -
         tasks={"column": terms.columns.get("task"), "count": len(terms.labels)},
         target=terms.columns.get("target"),
         loss=model.loss,
-        budget=budget_to_json(terms.budget),
+        budget=budget_to_json(terms.planned_budget),
     )
     state.write(out)
     model.save(out, public=True, unproven=terms.noise == "simulated", signing_key=signer)
+
+
+def _promised(found: Guarantee, terms: Terms) -> Guarantee:
+    """With what a network adds, and with the part of δ that noise in shares needs."""
+    delta = max(found.delta, terms.budget.delta)
+    kept = [sentence for sentence in found.not_covered if not sentence.startswith(DELTA)]
+    said = (*kept, delta_beside(delta, len(terms.labels)), WHEN)
+    return replace(found, delta=delta, not_covered=said)
 
 
 def _sealed(

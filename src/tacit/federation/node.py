@@ -8,7 +8,7 @@ and of its releases (PrivateNode.absorb), so it is computed again from what is o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,13 @@ def party(place: int) -> str:
     return f"node {place}"
 
 
-def door_of(model: Any, terms: Terms) -> Door:
-    """The door of the run; each node has a part of it (node_doors)."""
+def door_of(model: Any, terms: Terms, labels: tuple[Hashable, ...]) -> Door:
+    """The door of a run at a site, for these tasks: its own ledger's."""
     if terms.noise != "secure":
-        raise InvalidInput("nodes that trust nobody draw secure noise: noise is 'simulated'")
+        raise InvalidInput("sites that trust nobody draw secure noise, and the terms say simulated")
     if terms.schema.classes is not None:
         model.classes_ = np.asarray(terms.schema.classes)
-    found: Door | None = model._door(terms.labels, terms.schema)
+    found: Door | None = model._door(labels, terms.schema)
     assert found is not None  # terms have a budget
     return found
 
@@ -77,7 +77,7 @@ def answered(own: OwnTasks, terms: Terms, asked: Request, kept: Records, file: P
         raise Refused("the coordinator", f"it sends no column of {width} numbers")
     with Ledger(file, dataset=terms.dataset) as ledger:
         own.model.ledger = ledger
-        parties = own.model._parties(own.home, door_of(own.model, terms))
+        parties = own.model._parties(own.home, door_of(own.model, terms, terms.labels))
         node, door = parties.nodes[asked.place], parties.doors[asked.place]
         if not 0 <= asked.number < node.releases:
             raise Refused("the coordinator", f"release {asked.number} of {node.releases}")

@@ -37,13 +37,16 @@ from tacit.engine import (
     Unprotected,
 )
 from tacit.errors import InvalidInput, Refused
+from tacit.federation.hidden_site import HiddenRound, box_key, signed_keys
 from tacit.federation.home import OwnTasks, Planned
-from tacit.federation.node import Request, answered
+from tacit.federation.masking import public_key
+from tacit.federation.node import Request, answered, door_of
 from tacit.federation.records import Records
 from tacit.federation.terms import Terms, differences
 from tacit.federation.wire import digest, packed, unpacked
 from tacit.linear.threads import isolated
 from tacit.privacy.isolation import require_alone
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Declared
 from tacit.privacy.signing import Signer
 from tacit.tasks import TaskSet, canonical_label
@@ -114,12 +117,24 @@ class Site:
         OwnTasks.of(self.terms, self.name, self.read())
         self.terms.write(self._records.place)
         agreement = {"format": AGREEMENT, "site": self.name, "terms": self.terms.digest}
+        if self.terms.fewest is not None:
+            agreement["box"] = public_key(box_key(self._records)).hex()
         return {"agreement": documents.signed(agreement, self.signer)}, {}
 
     # --- rounds --------------------------------------------------------------------------------
 
     def _contribute(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
         """One row for each task, across an edge to a coordinator whom the learner trusts."""
+        if self.terms.fewest is not None:
+            raise Refused("the coordinator", "it asks for rows, and was promised sums alone")
+        _, rows = self._rows(description, arrays)
+        Edge(self.name, CURATOR, True, []).send({"rows": Unprotected(rows)})
+        return {}, {"rows": rows}
+
+    def _rows(
+        self, description: Mapping[str, Any], arrays: Mapping[str, Array]
+    ) -> tuple[int, Array]:
+        """The round that is asked for, and the rows of the site's tasks in it."""
         planned = self._planned(description)
         rounds = broadcasts(arrays)
         for number in sorted(rounds):
@@ -128,9 +143,7 @@ class Site:
         if not isinstance(asked, int) or asked not in rounds:
             raise Refused("the coordinator", f"it asks for round {asked!r}, and sends no such one")
         found = self._records.answer(asked)
-        rows = self._computed(asked, planned) if found is None else found[0]
-        Edge(self.name, CURATOR, True, []).send({"rows": Unprotected(rows)})
-        return {}, {"rows": rows}
+        return asked, self._computed(asked, planned) if found is None else found[0]
 
     def _planned(self, description: Mapping[str, Any]) -> Planned:
         """The plan of the run, which stays what it was in the first round."""
@@ -164,6 +177,48 @@ class Site:
         """What everybody was told before release ``number``; for a site it is all a constant."""
         told = self._records.broadcast(number)
         return {name: Declared(value) for name, value in told.items()}
+
+    # --- sums alone ----------------------------------------------------------------------------
+
+    def _hidden(self, description: Mapping[str, Any]) -> HiddenRound:
+        """The round, with the keys that everybody signed with the terms."""
+        number, agreements = description.get("number"), description.get("agreements")
+        if self.terms.fewest is None or not isinstance(number, int) or number < 0:
+            raise Refused("the coordinator", "no round of secure aggregation")
+        if not (isinstance(agreements, dict) and agreements.keys() == set(self.terms.sites)):
+            raise Refused("the coordinator", "it does not show what everybody signed")
+        about = {"format": AGREEMENT}
+        boxes = {
+            name: signed_keys(found, self.terms, name, "box", about)
+            for name, found in agreements.items()
+        }
+        return HiddenRound(self.name, self.terms, self._records, number, boxes)
+
+    def _secrets(self, description: Mapping[str, Any], _: Mapping[str, Array]) -> Said:
+        return self._hidden(description).secrets(self.signer)
+
+    def _masked(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
+        """What the site's own ledger releases: all that a coordinator without trust may see."""
+        hidden, masks = self._hidden(description), description.get("masks")
+        if not isinstance(masks, dict):
+            raise Refused("the coordinator", "it sends no mask keys")
+        told = {name: a for name, a in arrays.items() if not name.startswith("box/")}
+        boxes = {n.removeprefix("box/"): a.tobytes() for n, a in arrays.items() if n not in told}
+        asked, rows = self._rows(description, told)
+        own = OwnTasks.of(self.terms, self.name, self.read())
+        steps = own.model._coordinator(own.facts(self.terms, self._planned(description))).steps
+        with Ledger(self.place / folder.LEDGER, dataset=self.terms.dataset) as ledger:
+            own.model.ledger = ledger
+            labels = tuple(self.terms.labels[i] for i in own.places)
+            door = door_of(own.model, self.terms, labels)
+            door.open([step.mechanism.event(door.neighbours) for step in steps])
+            found = hidden.masked(masks, boxes, steps[asked].mechanism, rows, door)
+        return {}, {"rows": found}
+
+    def _unmask(self, description: Mapping[str, Any], _: Mapping[str, Array]) -> Said:
+        return self._hidden(description).unmask(description.get("heard")), {}
+
+    # --- nobody is trusted ---------------------------------------------------------------------
 
     def _step(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
         """One message of one node, where the server is not trusted."""
@@ -240,6 +295,9 @@ class Site:
     _ANSWERS: ClassVar[dict[str, Callable[..., Said]]] = {
         "agree": _agree,
         "contribute": _contribute,
+        "secrets": _secrets,
+        "masked": _masked,
+        "unmask": _unmask,
         "step": _step,
         "finish": _finish,
         "seal": _seal,

@@ -72,6 +72,7 @@ class Sites:
     channel: Channel
     note: Note
     address: dict[str, str] = field(default_factory=dict)  # of each site that agreed
+    agreements: dict[str, Any] = field(default_factory=dict)  # as each of them signed
     asked: set[str] = field(default_factory=set)  # addresses, to agree
     heard_until: dict[str, int] = field(default_factory=dict)  # the last round each site has
 
@@ -101,6 +102,7 @@ class Sites:
             try:
                 said, _ = self.sound(content, request, ROOM)
                 self.address[name := self._signer(said)] = address
+                self.agreements[name] = said["agreement"]
                 self.note("agreed", site=name)
             except (Refused, InvalidInput) as error:
                 told = error if isinstance(error, Refused) else Refused(address, str(error))
@@ -115,7 +117,7 @@ class Sites:
         if not isinstance(agreement, dict) or name not in self.terms.sites:
             raise Refused(name, "it is no site of this run, or signs nothing")
         expected = {"format": AGREEMENT, "site": name, "terms": self.terms.digest}
-        if {k: v for k, v in agreement.items() if k != "signature"} != expected:
+        if {k: v for k, v in agreement.items() if k not in ("signature", "box")} != expected:
             raise Refused(name, "it signed something else")
         if documents.signed_by(agreement) != self.terms.sites[name].key:
             raise Refused(name, "it signed with another key than the terms name")
@@ -147,7 +149,7 @@ class Sites:
             name: self._request(name, number, told, planned) for name in sorted(self.address)
         }
         rows, heard = np.array(silence), set()
-        for name, _, arrays in self._answers(requests, silence.nbytes + ROOM):
+        for name, _, arrays in self.sound_answers(requests, silence.nbytes + ROOM):
             places = self.terms.places[name]
             try:
                 found = require_rows(arrays, (len(places), *silence.shape[1:]))
@@ -162,17 +164,21 @@ class Sites:
         self.note("round", round=number, heard=sorted(heard), silent=silent)
         return rows
 
-    def _request(self, name: str, number: int, told: Sequence[Message], planned: Planned) -> bytes:
+    def told(self, name: str, number: int, told: Sequence[Message]) -> dict[str, Array]:
+        """The broadcasts up to a round that a site has not answered yet."""
         first = self.heard_until.get(name, -1) + 1
-        arrays = {
+        return {
             f"{j}/{part}": np.asarray(value.value)
             for j in range(first, number + 1)
             for part, value in told[j].items()
         }
-        about = {"kind": "contribute", "terms": self.terms.digest, "number": number}
-        return packed(about | {"planned": planned.to_dict()}, arrays)
 
-    def _answers(
+    def _request(self, name: str, number: int, told: Sequence[Message], planned: Planned) -> bytes:
+        about = {"kind": "contribute", "terms": self.terms.digest, "number": number}
+        about |= {"planned": planned.to_dict()}
+        return packed(about, self.told(name, number, told))
+
+    def sound_answers(
         self, requests: Mapping[str, bytes], most: int
     ) -> Iterator[tuple[str, dict[str, Any], dict[str, Array]]]:
         """By site: what is a sound answer to its request. The others are noted."""
@@ -196,14 +202,16 @@ class Sites:
         what its site made of them. The names of those whose hand-outs are whole."""
         about = {"kind": "finish", "terms": self.terms.digest}
         request, seals = packed(about, _as_arrays(files)), {}
-        for name, said, _ in self._answers(dict.fromkeys(self.address, request), ROOM):
+        for name, said, _ in self.sound_answers(dict.fromkeys(self.address, request), ROOM):
             digests: Any = said.get("digests")
             if not _is_digests(digests, self.terms.places[name]):
                 self.note("refused", site=name, why="it tells no digests of its tasks")
                 continue
             own = {place: sealed(int(place), digest) for place, digest in digests.items()}
             seals[name] = packed(about | {"kind": "seal"}, _as_arrays(own))
-        whole = sorted({name for name, said, _ in self._answers(seals, ROOM) if said.get("sealed")})
+        whole = sorted(
+            {name for name, said, _ in self.sound_answers(seals, ROOM) if said.get("sealed")}
+        )
         self.note("finished", whole=whole, missing=sorted(self.terms.sites.keys() - set(whole)))
         return whole
 

@@ -22,6 +22,7 @@ from tacit._version import __version__
 from tacit.engine import CURATOR
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
+from tacit.federation.noise_shares import hidden_promise, planned_budget
 from tacit.privacy.budget import Budget
 from tacit.privacy.chain import canonical, sha256
 from tacit.privacy.signing import checked_fingerprint
@@ -66,6 +67,7 @@ class Terms:
     noise: Literal["secure", "simulated"] = "secure"
     seed: int | None = None  # of simulated noise
     seconds: float = 600.0  # how long a round waits for answers
+    fewest: int | None = None  # honest sites that are heard; None: the coordinator sees each row
     holdout: float = 0.0  # the share of a task's rows that its site keeps for scores at home
     version: str = __version__
     code: str = field(default_factory=code_digest)
@@ -80,6 +82,8 @@ class Terms:
             checked_fingerprint(site.key)
         if not 0 < self.seconds < 10**7:
             raise InvalidInput(f"a round waits between 0 and 10⁷ seconds, got {self.seconds}")
+        if self.fewest is not None and not 2 <= self.fewest <= len(self.sites):
+            raise InvalidInput(f"fewest must be 2 to {len(self.sites)} sites, got {self.fewest}")
         if not 0 <= self.holdout < 1:
             raise InvalidInput(f"holdout must be in [0, 1), got {self.holdout}")
 
@@ -104,9 +108,9 @@ class Terms:
         if not (isinstance(kind, type) and issubclass(kind, MultiTaskEstimator)):
             raise InvalidInput(f"{self.learner!r} is not a learner of tacit")
         try:
-            return kind(
+            model: MultiTaskEstimator = kind(
                 **self.parameters,
-                budget=self.budget,
+                budget=self.planned_budget,
                 ledger=ledger,
                 noise=self.noise,
                 run=self.run,
@@ -114,6 +118,14 @@ class Terms:
             )
         except TypeError as error:
             raise InvalidInput(f"the parameters of {self.learner}: {error}") from None
+        if self.fewest is not None:
+            model._promise = hidden_promise(len(self.sites), self.fewest)
+        return model
+
+    @property
+    def planned_budget(self) -> Budget:
+        """What the events of the run may spend; noise in shares needs a part of δ for itself."""
+        return self.budget if self.fewest is None else planned_budget(self.budget)
 
     def installed(self) -> bool:
         """Whether the code of this process is the one that was agreed on."""

@@ -61,7 +61,9 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def require_rows(arrays: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
+def require_rows(
+    arrays: Mapping[str, Array], shape: tuple[int, ...], kind: str = "float64"
+) -> Array:
     """The one array of an answer; InvalidInput unless it is what was asked for.
 
     >>> require_rows({"rows": np.zeros((1, 2))}, (1, 2))
@@ -70,8 +72,8 @@ def require_rows(arrays: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
     if arrays.keys() != {"rows"}:
         raise InvalidInput(f"an answer holds 'rows', got {sorted(arrays)}")
     rows = arrays["rows"]
-    if rows.dtype != np.float64 or rows.shape != shape:
+    if rows.dtype != np.dtype(kind) or rows.shape != shape:
         raise InvalidInput(
-            f"rows of shape {rows.shape} and type {rows.dtype}, expected {shape} and float64"
+            f"rows of shape {rows.shape} and type {rows.dtype}, expected {shape} and {kind}"
         )
     return rows
