@@ -128,15 +128,19 @@ class Declarations:
     columns: Mapping[str, Column | None]
     problems: Mapping[str, str]  # by column, everything that is open or wrong
 
-    def schema(self, names: Sequence[str], task: str | None, target: str) -> Schema:
+    def schema(
+        self, names: Sequence[str], task: str | None, target: str, person: str | None = None
+    ) -> Schema:
         """The schema of a table with these columns; InvalidInput lists all that is missing."""
         from tacit.tasks import Schema
 
-        self._require_complete(names, task)
+        aside = {task, person}
+        self._require_complete(names, aside)
         declared = self.columns[target]
         if declared is None:
             raise InvalidInput(f"{self.file} ignores {target!r}, which is the target")
-        features = [n for n in names if n not in (task, target) and self.columns[n] is not None]
+        wanted = [n for n in names if n != target and n not in aside]
+        features = [n for n in wanted if self.columns[n] is not None]
         columns = [column for n in features if (column := self.columns[n]) is not None]
         if not features:
             raise InvalidInput(f"{self.file} leaves no feature: every other column is ignored")
@@ -145,18 +149,18 @@ class Declarations:
             _ = schema.classes  # two of them, or InvalidInput
         return schema
 
-    def _require_complete(self, names: Sequence[str], task: str | None) -> None:
-        found = list(islice(self._all_problems(names, task), MOST_TOLD + 1))
+    def _require_complete(self, names: Sequence[str], aside: set[str | None]) -> None:
+        found = list(islice(self._all_problems(names, aside), MOST_TOLD + 1))
         if found:
             more = "; and more" * (len(found) > MOST_TOLD)
             told = "; ".join(found[:MOST_TOLD])
             raise InvalidInput(f"{self.file} is not complete: {told}{more}")
 
-    def _all_problems(self, names: Sequence[str], task: str | None) -> Iterator[str]:
+    def _all_problems(self, names: Sequence[str], aside: set[str | None]) -> Iterator[str]:
         from tacit.tasks.tables import nearest
 
-        wanted, known = [name for name in names if name != task], {*names}
-        yield from (said for name, said in self.problems.items() if name != task)
+        wanted, known = [name for name in names if name not in aside], {*names}
+        yield from (said for name, said in self.problems.items() if name not in aside)
         yield from (f"columns.{_quoted(n)} is not there" for n in wanted if n not in self.columns)
         for name in self.columns:
             if name not in known:
