@@ -143,6 +143,14 @@ def test_a_client_without_rows_keeps_what_it_heard_and_one_row_suffices() -> Non
     assert np.isfinite(found.losses[1:]).all()
 
 
+def test_a_client_that_diverges_keeps_what_it_heard() -> None:
+    data = examples([6, 6])
+    X = torch.cat([data.X[:6] * 1e30, data.X[6:]])
+    found = taken_home(trainer(Examples(X, data.y, data.offsets)), learned())
+    assert torch.equal(found.models[0], learned())
+    assert torch.isfinite(found.models).all()
+
+
 def test_nothing_of_the_others_is_in_what_a_client_takes_home() -> None:
     mine = 7
     quiet, loud = examples([mine, 4, 5]), examples([mine, 40, 1], seed=8)

@@ -115,7 +115,8 @@ def chosen_ways(losses: FloatArray, sizes: IntArray, work: LocalWork) -> IntArra
     """(m,): the likeliest way of each client, of mean losses (m, ways) over its ``sizes`` rows.
 
     A mean cross-entropy is a mean of −log p. Of numbers the variance is unknown, too: −log p is
-    (n/2) log(mean loss), and a constant. Who has no rows keeps what it heard.
+    (n/2) log(mean loss), and a constant. Who has no rows, or diverges on every way, keeps what it
+    heard.
 
     >>> work = LocalWork(10, 32, 0.3)
     >>> chosen_ways(np.array([[0.5, 0.6, 0.45], [0.5, 0.6, 0.45]]), np.array([10, 100]), work)
@@ -125,7 +126,7 @@ def chosen_ways(losses: FloatArray, sizes: IntArray, work: LocalWork) -> IntArra
         nats = losses if work.loss == "cross_entropy" else np.log(losses) / 2
     nats = np.where(np.isnan(nats), np.inf, nats * sizes[:, None])
     nats[:, WAYS.index("own")] -= PRIOR
-    return np.where(sizes > 0, nats.argmin(axis=1), WAYS.index("shared"))
+    return np.where((nats < np.inf).any(axis=1), nats.argmin(axis=1), WAYS.index("shared"))
 
 
 def _unknown(clients: int) -> FloatArray:
