@@ -6,8 +6,6 @@ help  `tacit --help` against a bare typer app with one command; median of interl
 fit   `tacit fit` end to end (default options) on a Parquet file with 20 columns (task, target, 18
       features), against a process that imports polars and scikit-learn, reads the file and fits
       one pooled ridge. Wall time and peak resident memory of the whole process, from wait4.
-rule  what `--learner auto` rests on: the error of both learners on new rows, as a share of
-      single-task learning, on tasks around a mean and on tasks along few directions; ε = 1.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -118,58 +115,18 @@ def compare_fit(n_rows: int, n_tasks: int, repeats: int) -> None:
     print(json.dumps(line), flush=True)
 
 
-def compare_learners(repeats: int) -> None:
-    from tacit.datasets import low_rank_tasks, related_tasks
-
-    for m in (30, 100, 300, 1000):
-        for d in (10, 20):
-            line: dict[str, object] = {"case": f"auto, {m} tasks, {d} columns"}
-            for name in ("mean", "few directions"):
-                draws = []
-                for seed in range(repeats):
-                    rng = np.random.default_rng(seed)
-                    if name == "mean":
-                        data = related_tasks(m, (5, 25), d, test_rows=20, rng=rng)
-                    else:
-                        data = low_rank_tasks(m, 12, d, rank=d // 5, test_rows=20, rng=rng)
-                    draws.append(shares_of_single_task(data, seed))
-                for i, learner in enumerate(("mean", "covariance")):
-                    line[f"{name}: {learner}"] = round(float(np.mean(draws, axis=0)[i]), 2)
-            print(json.dumps(line), flush=True)
-
-
-def shares_of_single_task(data: Any, seed: int) -> list[float]:
-    """nMSE of MeanRegularized and CovariancePrior over that of SingleTask."""
-    from tacit import Budget, CovariancePrior, MeanRegularized, SingleTask
-    from tacit.metrics import nmse
-
-    private: dict[str, Any] = {"budget": Budget(1.0), "noise": "simulated", "random_state": seed}
-    learners = [
-        SingleTask(ranges=data.ranges),
-        MeanRegularized(ranges=data.ranges, **private),
-        CovariancePrior(ranges=data.ranges, **private),
-    ]
-    errors = []
-    for model in learners:
-        model.fit(data.X, data.y, task=data.task)
-        errors.append(nmse(data.y_test, model.predict(data.X_test, task=data.task_test)))
-    return [error / errors[0] for error in errors[1:]]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--tasks", type=int, default=5_000)
     parser.add_argument("--repeats", type=int, default=3)
-    cases = ["help", "fit", "rule"]
+    cases = ["help", "fit"]
     parser.add_argument("--only", nargs="+", choices=cases, default=cases)
     arguments = parser.parse_args()
     if "help" in arguments.only:
         compare_help(5 * arguments.repeats)
     if "fit" in arguments.only:
         compare_fit(arguments.rows, arguments.tasks, arguments.repeats)
-    if "rule" in arguments.only:
-        compare_learners(arguments.repeats)
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def test_the_inventory_says_what_was_spent_by_whom_and_what_is_left(
         "data set 'teachers': 12 tasks, no lifetime cap",
         "over 1 run; proven, secure noise",
         "by lee@",
-        "1 of 1 releases, for a whole task: its data and its model (replace)",
+        "4 of 4 releases, for a whole task: its data and its model (replace)",
     ):
         assert text in said, text
     assert said.count("by lee@") == 3

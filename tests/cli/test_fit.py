@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tacit import Budget, Ledger, MeanRegularized
-from tacit.cli.learner_choice import automatic
 from tacit.privacy.release import Key
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def test_a_fit_writes_the_whole_folder_and_json_says_so(desk: Desk, command: Com
     said = json.loads(done.out)
     assert {path.name for path in (desk.path / "model").iterdir()} == FILES
     assert said["guarantee"]["proven"]
-    assert (said["tasks"], said["features"], said["learner"]) == (12, 2, "mean")
+    assert (said["tasks"], said["features"], said["learner"]) == (12, 2, "shared")
     assert said["guarantee"]["epsilon"] == pytest.approx(1.0)
     assert (said["ledger"], said["dataset"]) == (str(desk.ledger), "pupils.csv")
     assert {path.name for path in desk.path.iterdir() if path.is_file()} == BESIDE
@@ -245,7 +244,7 @@ def test_a_spend_beside_the_fit_is_in_its_certificate(
         return certify(model, *arguments, **declared)
 
     monkeypatch.setattr(MeanRegularized, "certify", spend_then_certify)
-    assert command(*desk.fit(ledger=file)).code == 0
+    assert command(*desk.fit(ledger=file, learner="mean")).code == 0
     certificate = read(desk.path / "model" / "certificate.json")
     assert certificate["guarantee"]["epsilon"] == pytest.approx(3.0)
     assert command("verify", desk.path / "model").code == 0
@@ -286,21 +285,6 @@ def test_a_large_delta_is_warned_of(desk: Desk, command: Command) -> None:
 def test_simulated_noise_is_not_proven(desk: Desk, command: Command) -> None:
     done = command(*desk.fit(noise="simulated", seed=1, json=True))
     assert json.loads(done.out)["guarantee"]["proven"] is False
-
-
-@pytest.mark.parametrize(
-    ("n_tasks", "n_columns", "loss", "learner"),
-    [
-        (199, 2, "squared", "mean"),
-        (200, 13, "squared", "covariance"),
-        (200, 14, "squared", "mean"),
-        (5000, 18, "logistic", "mean"),
-    ],
-)
-def test_auto_is_a_rule_of_public_facts(
-    n_tasks: int, n_columns: int, loss: Any, learner: str
-) -> None:
-    assert automatic(n_tasks, n_columns, loss) == learner
 
 
 def test_data_that_cannot_be_measured_at_home_stop_nothing(

@@ -17,7 +17,7 @@ import polars
 import pytest
 
 import tacit
-from tacit import Budget, Column, MeanRegularized, folder
+from tacit import Budget, Column, MeanRegularized, SharedPrior, folder
 from tacit.certificate import seal
 from tacit.certificate.documents import rendered, signed
 from tacit.privacy.signing import signer_in
@@ -107,7 +107,7 @@ def test_a_hand_out_holds_no_other_tasks_number(fitted: Desk, command: Command) 
     done = command("hand-out", fitted.path / "model", "--task", "s03", "--out", fitted.path / "h")
     assert done.code == 0, done.err
     whole = b"".join(path.read_bytes() for path in sorted((fitted.path / "h").rglob("*")))
-    model = MeanRegularized.load(fitted.path / "model")
+    model = SharedPrior.load(fitted.path / "model")
     own = model.tasks_.index("s03")
     assert model._models[own].tobytes() in whole
     for column in range(len(model.tasks_)):
@@ -571,7 +571,7 @@ def test_a_hand_out_with_more_than_its_own_is_a_negative_verdict(
     verdict = command("verify", out)
     assert (verdict.code, "must not be handed out" in verdict.out) == (1, True)
     everything = fitted.path / "everything"
-    MeanRegularized.load(fitted.path / "model").save(everything)
+    SharedPrior.load(fitted.path / "model").save(everything)
     assert command("verify", everything).code == 1
 
 

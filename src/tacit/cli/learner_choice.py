@@ -1,4 +1,4 @@
-"""Which learner: the names on the command line, and the public rule behind ``--learner auto``."""
+"""Which learner: the names on the command line, and what ``--learner auto`` stands for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tacit.tasks import Schema
 
 LEARNERS = {
+    "shared": "SharedPrior",
     "mean": "MeanRegularized",
     "covariance": "CovariancePrior",
     "low-rank": "LowRank",
@@ -19,29 +20,10 @@ LEARNERS = {
 }
 """The learners that a budget protects: the name on the command line -> the class in tacit."""
 
-TASKS_PER_COLUMN = 15
-FEWEST_TASKS = 200
-
-
-def automatic(n_tasks: int, n_columns: int, loss: LossName) -> str:
-    """The learner that ``auto`` stands for, by public facts alone.
-
-    ========  =====================  ==========  ==============================================
-    loss      tasks m, columns d     learner     because (docs/commands/fit.md has the numbers)
-    ========  =====================  ==========  ==============================================
-    squared   m ≥ 15·d and m ≥ 200   covariance  its d(d+1)/2 shared numbers stand out of the
-                                                 noise, and it loses little where a mean is
-                                                 right; a mean loses much where few directions
-                                                 are
-    squared   fewer                  mean        d numbers need fewer tasks than a covariance
-    logistic  any                    mean        the same, measured on one real table only
-    ========  =====================  ==========  ==============================================
-
-    >>> automatic(139, 27, "squared"), automatic(5000, 18, "squared")
-    ('mean', 'covariance')
-    """
-    enough = n_tasks >= max(TASKS_PER_COLUMN * n_columns, FEWEST_TASKS)
-    return "covariance" if loss == "squared" and enough else "mean"
+AUTOMATIC = "shared"
+"""What ``auto`` stands for, whatever the data: it serves tasks around a mean, along few directions,
+or with nothing in common, and becomes single-task learning where noise drowns what is shared
+(docs/shared_prior.md has the numbers)."""
 
 
 def learner_names() -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.cli.cells import cells, features, task_texts
 from tacit.cli.declarations import read_declarations
-from tacit.cli.learner_choice import automatic, chosen_loss, require_learner
+from tacit.cli.learner_choice import AUTOMATIC, chosen_loss, require_learner
 from tacit.errors import InvalidInput, MissingValues
 from tacit.linear.losses import LossName
 from tacit.privacy.budget import Budget
@@ -86,9 +86,7 @@ def read_data(request: Request) -> Data:
     schema = declarations.schema(frame.columns, request.task, request.target)
     loss = chosen_loss(request.loss, schema)
     tasks = _tasks(frame, request, schema)
-    name = request.learner
-    if name == "auto":
-        name = automatic(tasks.n_tasks, tasks.n_features, loss)
+    name = AUTOMATIC if request.learner == "auto" else request.learner
     return Data(schema, loss, tasks, name, frame.height - tasks.n_rows)
 
 
