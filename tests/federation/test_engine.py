@@ -18,6 +18,7 @@ from tacit.privacy.ledger import Ledger
 
 LEARNERS: list[tuple[str, dict[str, Any]]] = [
     ("MeanRegularized", {"rounds": 2}),
+    ("SharedPrior", {}),
     ("CovariancePrior", {"rounds": 2}),
     ("LowRank", {"rounds": 3}),
     ("LowRank", {"rounds": 2, "covariance": "tasks"}),
