@@ -115,7 +115,8 @@ def _coordinated(
 def _engine_for(model: MultiTaskEstimator, sites: Sites) -> Engine:
     """Rounds, or arrivals where nobody is trusted; refused where a learner has a way of its own,
     which would run here, without anybody's rows."""
-    if type(model)._run is MultiTaskEstimator._run:
+    in_rounds = type(model)._run is MultiTaskEstimator._run
+    if in_rounds or getattr(model, "unit", None) == "task":  # else it protects people in silos
         return OverSites(sites) if sites.terms.fewest is None else OverHiddenSites(sites)
     own_way = getattr(model, "server", None) != "adversary" or getattr(model, "as_published", False)
     if own_way or not hasattr(model, "_parties"):
