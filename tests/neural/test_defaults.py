@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,3 +130,13 @@ def test_a_newcomer_weighs_the_shared_model_too() -> None:
         joined.adapt(X, y, "like them").adapt(X, (y + 1) % CLASSES, "like nobody")
     assert joined.score(fresh_X, fresh_y, ["like them"] * 200) > 0.8
     assert joined.score(fresh_X, (fresh_y + 1) % CLASSES, ["like nobody"] * 200) > 0.5
+
+
+def test_a_cooled_run_resumes_where_it_ended(tmp_path: Path) -> None:
+    """Clip norms and centres are made again from the ledger, and nothing is spent twice."""
+    rows, ledger = drawn(ROWS, related=True, seed=0), tmp_path / "ledger.sqlite"
+    again: dict[str, Any] = {"ledger": ledger, "checkpoint": tmp_path / "state", "finetune": None}
+    first, second = (fitted(zero_out(8.0), rows, **again) for _ in range(2))
+    np.testing.assert_array_equal(first.shared_["centres"].value, second.shared_["centres"].value)
+    assert first.guarantee_.epsilon == second.guarantee_.epsilon
+    assert first.history_ == second.history_
