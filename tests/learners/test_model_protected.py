@@ -283,6 +283,14 @@ def test_the_schedule_is_theorem_6() -> None:
         schedule_weights([1.0, 3.0], 3, accelerated=True, strong_convexity=0.0)
 
 
+@pytest.mark.parametrize(
+    "given", [[0.0, 0.0], ("geometric", -0.5), [math.nan, 1.0], [1.0, math.inf]]
+)
+def test_a_schedule_needs_weights(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="non-negative finite weights"):
+        schedule_weights(given, 2, accelerated=True, strong_convexity=0.0)
+
+
 def test_rounds_spend_by_the_schedule(small: Generated) -> None:
     model = LowRank(budget=Budget(1.0), rounds=5).fit(small.X, small.y, task=small.task)
     mus = np.array([line["event"]["mu"] for line in model.history_])

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import RidgeCV
 
 from tacit.arrays import FloatArray
-from tacit.linear.batched import Problems, factor, shared_mean, solve_path
+from tacit.linear.batched import MEAN_RIDGE, Problems, factor, shared_mean, solve_path
 from tacit.linear.losses import Logistic, Loss, Squared
 from tacit.linear.single_task_fits import PENALTIES, best_alone, own_path
 
@@ -100,7 +100,7 @@ def test_separable_rows_and_one_class_stay_finite() -> None:
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=["squared", "logistic"])
 def test_shared_mean_is_the_joint_optimum(loss: Loss) -> None:
     problems = ragged([3, 8, 5], 2, 1, loss)
-    penalty, ridge = 1.5, 1e-6
+    penalty, ridge = 1.5, MEAN_RIDGE
 
     def objective(flat: FloatArray) -> float:
         mu, W = flat[:2], flat[2:].reshape(3, 2)
@@ -110,7 +110,7 @@ def test_shared_mean_is_the_joint_optimum(loss: Loss) -> None:
         return float(total + penalty / 2 * ((W - mu) ** 2).sum() + ridge / 2 * (mu**2).sum())
 
     best = minimize(objective, np.zeros(8), method="BFGS", options={"gtol": 1e-8})
-    mu = shared_mean(problems, penalty, loss=loss, ridge=ridge)
+    mu = shared_mean(problems, penalty, loss=loss)
     np.testing.assert_allclose(mu, best.x[:2], atol=2e-4)
     np.testing.assert_allclose(mu, best.x[2:].reshape(3, 2).mean(0), atol=2e-3)
 

@@ -31,7 +31,7 @@ from tacit.linear.proximal import (
     without,
 )
 from tacit.linear.single_task_fits import best_alone
-from tacit.linear.smooth import Quadratic, Rowwise, smooth_part
+from tacit.linear.smooth import Quadratic, Rowwise, quadratic, smooth_part
 from tacit.linear.standardised import standardised, with_own_intercepts
 
 LOSSES: list[Loss] = [Squared(), Logistic()]
@@ -150,11 +150,10 @@ def test_a_task_that_joins_a_decomposed_optimum_finds_its_own_column_again() -> 
 
 def test_gram_matrices_and_rows_are_the_same_function() -> None:
     problems = ragged(Squared(), m=6, d=3, rows=(5, 9))
-    weights = np.linspace(0.5, 2, 6)
+    weights = np.repeat(np.linspace(0.5, 2, 6), problems.sizes)
     W = np.random.default_rng(1).normal(size=(6, 4))
-    gram = smooth_part(problems, Squared(), weights)
-    rows = Rowwise(problems, Squared(), np.repeat(weights, problems.sizes))
-    assert isinstance(gram, Quadratic)
+    gram, rows = quadratic(problems, weights), Rowwise(problems, Squared(), weights)
+    assert isinstance(smooth_part(problems, Squared()), Quadratic)
     assert gram.value(W) == pytest.approx(rows.value(W))
     np.testing.assert_allclose(gram.gradient(W), rows.gradient(W), atol=1e-10)
     np.testing.assert_allclose(gram.bounds(), rows.bounds(), rtol=1e-9)

@@ -22,13 +22,12 @@ from tacit.privacy.accounting import (
     Pure,
     Visible,
     dominating,
-    dominating_mu,
     epsilon,
     gaussian_delta,
     gaussian_epsilon,
     noise_multiplier,
     poisson_epsilon,
-    scaled_schedule,
+    pure_schedule,
     visible_delta,
     visible_epsilon,
 )
@@ -215,9 +214,9 @@ def _doubled(dense: Any, rounds: int) -> tuple[int, np.ndarray, float]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("delta0", [2.5e-6, 6e-6])
-def test_a_run_is_dominated_everywhere_and_by_no_smaller_mu(name: str, delta0: float) -> None:
-    mu = dominating_mu(RUNS[name], delta0)
+@pytest.mark.parametrize("delta", [5e-6, 1.2e-5])
+def test_a_run_is_dominated_everywhere_and_by_no_smaller_mu(name: str, delta: float) -> None:
+    mu, delta0 = dominating(RUNS[name], delta)
     fine = loss_distribution(counted(RUNS[name]))
     at = np.unique(np.concatenate([np.linspace(0.0, 12.0, 20_011), np.geomspace(1e-6, 30, 2000)]))
     run = np.asarray(fine.get_delta_for_epsilon(at))
@@ -239,7 +238,7 @@ def test_a_run_that_everybody_sees_is_dominated_by_its_formula(at: float) -> Non
 
 def test_a_pure_release_is_dominated_where_its_curve_has_its_corner() -> None:
     """Randomised response of ε touches G_μ at its corner: 2Φ(μ/2) − 1 = tanh(ε/2)."""
-    mu = dominating_mu([Pure(1.0)], 1e-9)
+    mu, _ = dominating([Pure(1.0)], 1e-9)
     assert gaussian_delta(0.0, mu) == pytest.approx(math.tanh(0.5), rel=1e-3)
 
 
@@ -255,11 +254,11 @@ def test_what_a_run_may_reveal_for_certain_is_part_of_its_delta0() -> None:
     assert 2e-6 < delta0 < 1e-5
     assert Cost(mu * mu, 0.0, delta0).epsilon_at(1e-5) < 2.6
     assert dominating([*RUNS["poisson"], Approximate(0.1, 2e-5)], 1e-5)[0] == math.inf
-    assert dominating_mu(RUNS["poisson"], 1e-14) == math.inf
+    assert dominating(RUNS["poisson"], 1e-14)[0] == math.inf
 
 
 def test_without_a_delta0_the_tail_of_a_sampled_gaussian_is_the_unsampled_one() -> None:
-    costs = [dominating_mu(RUNS["poisson"], delta0) for delta0 in (1e-6, 1e-8, 1e-10)]
+    costs = [dominating(RUNS["poisson"], delta)[0] for delta in (1e-6, 1e-8, 1e-10)]
     assert costs[0] < costs[1] < costs[2] < 5.0
 
 
@@ -317,5 +316,5 @@ def test_the_least_argument_is_found_whatever_the_power(
 
 def test_a_pure_schedule_is_never_below_plain_addition() -> None:
     for weights in ([1.0, 1.0], [1.0, 0.0], [3.0, 1.0, 1.0]):
-        found = scaled_schedule(weights, Budget(2.0), pure=True)
+        found = pure_schedule(weights, Budget(2.0))
         assert np.all(found >= 2.0 * np.array(weights) / sum(weights) * (1 - 1e-12))

@@ -335,7 +335,7 @@ def test_a_sampled_block_follows_the_shares() -> None:
 
 
 def test_pure_releases_compose_optimally_where_adding_does_not_fit() -> None:
-    schedule = accounting.scaled_schedule([1.0] * 50, Budget(1.0), pure=True)
+    schedule = accounting.pure_schedule([1.0] * 50, Budget(1.0))
     assert schedule.sum() > 1.0
     plan: list[Event] = [Pure(float(e)) for e in schedule]
     ledger = opened(plan)

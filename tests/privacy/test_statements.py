@@ -304,7 +304,7 @@ def reported(ledger: Ledger, k: int, each: float, **more: Any) -> int:
 
 def test_k_reports_one_by_one_use_up_a_cap_that_was_planned_for_them() -> None:
     """Fifty reports of a total ε=1 may have 1.94 times ε/50 each, also if they come one by one."""
-    each = float(accounting.scaled_schedule(np.ones(50), Budget(1.0), pure=True)[0])
+    each = float(accounting.pure_schedule(np.ones(50), Budget(1.0))[0])
     assert each == pytest.approx(1.94 / 50, rel=5e-3)
     ledger = Ledger.in_memory(cap=Budget(1.0))
     assert reported(Ledger.in_memory(cap=Budget(1.0)), 50, each, exact=False) == 50
@@ -316,10 +316,10 @@ def test_k_reports_one_by_one_use_up_a_cap_that_was_planned_for_them() -> None:
 
 def test_the_first_of_k_reports_costs_what_all_of_them_do() -> None:
     """c/k of a whole is not what c reports cost: ε grows like √c."""
-    each = float(accounting.scaled_schedule(np.ones(100), Budget(5.0), pure=True)[0])
+    each = float(accounting.pure_schedule(np.ones(100), Budget(5.0))[0])
     assert reported(Ledger.in_memory(cap=Budget(1.0)), 100, each) == 0
     ladder = Ledger.in_memory(cap=[Budget(0.25), Budget(0.5), Budget(1.0), Budget(2.0)])
-    each = float(accounting.scaled_schedule(np.ones(100), Budget(2.0), pure=True)[0])
+    each = float(accounting.pure_schedule(np.ones(100), Budget(2.0))[0])
     for number in range(12):
         run(ladder, str(number), Pure(each), budget=Budget(1.0), planned=100)
     true = accounting.epsilon([Pure(each)] * 12, 1e-5)

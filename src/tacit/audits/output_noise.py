@@ -24,15 +24,6 @@ def radial_noise(n: int, rate: float, rng: np.random.Generator) -> FloatArray:
     return np.asarray(direction * (rng.gamma(DIM, 1 / rate, size=n)[:, None]))
 
 
-def true_epsilon(rate: float) -> float:
-    """rate · 2K.
-
-    >>> true_epsilon(2 * CLIP / 0.1)
-    40.0
-    """
-    return rate * 2 * CLIP
-
-
 def _audit(asked: Asked, rate: float, *, published: bool) -> AuditResult:
     def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
         y = CENTRES[side] + radial_noise(n, rate, rng)

@@ -41,15 +41,6 @@ def wishart_noise(n: int, dim: int, epsilon: float, rng: np.random.Generator) ->
     return np.asarray(CLIP**2 / (2 * epsilon) * (factor @ factor.transpose(0, 2, 1)))
 
 
-def leak(epsilon: float) -> float:
-    """1 − e^−ε: how often one published release proves that a task is absent, whatever d.
-
-    >>> round(leak(0.1), 4), round(leak(1.0), 3)
-    (0.0952, 0.632)
-    """
-    return float(-np.expm1(-epsilon))
-
-
 def _published(
     asked: Asked, with_task: FloatArray, without: FloatArray, neighbours: str, pair: str
 ) -> AuditResult:

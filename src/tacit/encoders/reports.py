@@ -28,11 +28,10 @@ from tacit.privacy.accounting import Event, Pure
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.local import LocalMechanism
+from tacit.privacy.planning import SIMULATED
 from tacit.privacy.promises import PREPROCESSING, REPORTS, not_covered
 from tacit.privacy.release import Key, Mechanism, new_run
 from tacit.tasks import task_codes
-
-SIMULATED = "simulated noise: floating-point draws from a seeded generator"
 
 ONCE = "each row another person, who reports once"
 """What is assumed of reports that name nobody."""

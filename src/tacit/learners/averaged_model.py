@@ -37,13 +37,11 @@ from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.linear.row_algebra import or_zero
 from tacit.linear.single_task_fits import best_alone
-from tacit.linear.standardised import standardised, with_own_intercepts
+from tacit.linear.standardised import AUTO_CLIP, standardised, with_own_intercepts
 from tacit.linear.threads import isolated
 from tacit.parameters import Positive
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Declared, Release
-
-AUTO_CLIP = 1.0  # in a task's own units a model that explains its targets has about norm one
 
 
 @learner

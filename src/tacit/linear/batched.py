@@ -32,6 +32,7 @@ __all__ = ["Path", "Problems", "factor", "shared_mean", "solve_path"]
 
 NEWTON_STEPS = 30
 NEWTON_TOLERANCE = 1e-9
+MEAN_RIDGE = 1e-6  # r of the shared mean
 
 Mask = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
@@ -200,9 +201,7 @@ def _newton(
     return u, eta, hessian(eta)
 
 
-def shared_mean(
-    problems: Problems, penalty: float, *, loss: Loss | None = None, ridge: float = 1e-6
-) -> FloatArray:
+def shared_mean(problems: Problems, penalty: float, *, loss: Loss | None = None) -> FloatArray:
     r"""The μ (d,) of the mean-regularised optimum, S2 Eq. (2), exactly.
 
     .. math:: \min_{μ, W} Σ_t [Σ_i ℓ(x_iᵀw_t; y_i) + (λ/2)‖w_t − μ‖²] + (r/2)‖μ‖²
@@ -221,14 +220,14 @@ def shared_mean(
         weights = np.maximum(loss.curvature(eta, problems.y), 1e-8)
         working = eta - loss.slope(eta, problems.y) / weights
         previous = mu
-        mu, W = _least_squares_mean(problems, working, weights, penalty, ridge)
+        mu, W = _least_squares_mean(problems, working, weights, penalty)
         if np.linalg.norm(mu - previous) <= 1e-10 * (1 + np.linalg.norm(mu)):
             break
     return mu
 
 
 def _least_squares_mean(
-    problems: Problems, working: FloatArray, weights: FloatArray, penalty: float, ridge: float
+    problems: Problems, working: FloatArray, weights: FloatArray, penalty: float
 ) -> tuple[FloatArray, FloatArray]:
     m, d = problems.n_tasks, problems.X.shape[1]
     to_mean, to_task = np.empty((m, d, d)), np.empty((m, d))  # (G+λ)^{-1}G and (G+λ)^{-1}Xᵀz
@@ -243,6 +242,6 @@ def _least_squares_mean(
         to_mean[block.tasks], to_task[block.tasks] = solved[:, :, :d], solved[:, :, d]
 
     each_block(problems, work)
-    left = penalty * to_mean.sum(0) + ridge * np.eye(d)
+    left = penalty * to_mean.sum(0) + MEAN_RIDGE * np.eye(d)
     mu = np.linalg.solve(left, penalty * to_task.sum(0))
     return mu, mu + to_task - to_mean @ mu

@@ -17,6 +17,7 @@ class Loss(Protocol):
     """ℓ(η; y) of a prediction η = xᵀw, elementwise."""
 
     name: LossName
+    most_curvature: float  # of ∂²ℓ/∂η², wherever
 
     def value(self, eta: FloatArray, y: FloatArray) -> FloatArray:
         """ℓ(η; y)."""
@@ -36,6 +37,7 @@ class Squared:
     """
 
     name: LossName = "squared"
+    most_curvature = 1.0
 
     def value(self, eta: FloatArray, y: FloatArray) -> FloatArray:
         return 0.5 * (eta - y) ** 2
@@ -55,6 +57,7 @@ class Logistic:
     """
 
     name: LossName = "logistic"
+    most_curvature = 0.25
 
     def value(self, eta: FloatArray, y: FloatArray) -> FloatArray:
         return np.logaddexp(0.0, -y * eta)

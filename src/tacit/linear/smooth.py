@@ -82,9 +82,8 @@ class Rowwise:
         return Rowwise(small, self.loss, self.weights)
 
     def bounds(self) -> FloatArray:
-        """(m,): of each XᵀX, times 1 (squared) or ¼ (logistic: ℓ'' ≤ ¼)."""
-        most = 1.0 if isinstance(self.loss, Squared) else 0.25
-        return most * largest_eigenvalues(_grams(self.problems, self.weights))
+        """(m,): of each XᵀX, times the largest ℓ''."""
+        return self.loss.most_curvature * largest_eigenvalues(_grams(self.problems, self.weights))
 
     def _ridge(self) -> FloatArray:
         """(m,): on the last column; tasks without rows have none."""
@@ -108,15 +107,14 @@ class Rowwise:
 Smooth = Quadratic | Rowwise
 
 
-def smooth_part(problems: Problems, loss: Loss, weights: FloatArray | None = None) -> Smooth:
-    """The smooth part for these rows; ``weights`` (m,) are the c_t, one each if None.
+def smooth_part(problems: Problems, loss: Loss) -> Smooth:
+    """The smooth part for these rows, all c_t = 1.
 
     >>> p = Problems(np.array([[1.0], [2.0]]), np.array([1.0, 1.0]), np.array([0, 2]))
     >>> smooth_part(p, Squared()).gradient(np.array([[1.0]]))  # 5·1 − 3
     array([[2.]])
     """
-    c = np.ones(problems.n_tasks) if weights is None else weights
-    rows = np.repeat(c, problems.sizes)
+    rows = np.ones(len(problems.y))
     if isinstance(loss, Squared) and len(problems.y) >= problems.X.shape[1] * problems.n_tasks:
         return quadratic(problems, rows)
     return Rowwise(problems, loss, rows)

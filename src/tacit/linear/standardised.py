@@ -19,6 +19,9 @@ from tacit.linear.single_task_fits import INTERCEPT_VARIANCE
 from tacit.linear.smooth import Quadratic, Rowwise, Smooth, quadratic
 from tacit.linear.threads import isolated
 
+AUTO_CLIP = 1.0
+"""In a task's own units a model that explains its targets has about norm one."""
+
 CENTRED = 1e-9
 """Of a column's size: what centring leaves below this may be rounding, and is not scaled up.
 

@@ -20,7 +20,7 @@ from tacit.privacy.calibration import (
     per_report_epsilon,
     poisson_noise_multiplier,
     power_schedule,
-    scaled_schedule,
+    pure_schedule,
 )
 from tacit.privacy.composition import (
     epsilon,
@@ -31,13 +31,12 @@ from tacit.privacy.composition import (
     visible_epsilon,
 )
 from tacit.privacy.costs import Cost, cost, remaining_mu
-from tacit.privacy.dominating import dominating, dominating_mu
+from tacit.privacy.dominating import dominating
 from tacit.privacy.events import Approximate, Event, Gaussian, Poisson, Pure, Visible
 from tacit.privacy.gaussian import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
-    zcdp_epsilon,
 )
 
 __all__ = [
@@ -50,7 +49,6 @@ __all__ = [
     "Visible",
     "cost",
     "dominating",
-    "dominating_mu",
     "epsilon",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -63,9 +61,8 @@ __all__ = [
     "poisson_noise_multiplier",
     "power_schedule",
     "pure_epsilon",
+    "pure_schedule",
     "remaining_mu",
-    "scaled_schedule",
     "visible_delta",
     "visible_epsilon",
-    "zcdp_epsilon",
 ]

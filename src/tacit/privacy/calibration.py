@@ -9,10 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
 from tacit.privacy.composition import composed_epsilon, plain_epsilon, pure_epsilon, run_epsilon
-from tacit.privacy.costs import Cost, remaining_mu
 from tacit.privacy.events import Counts, Event, Gaussian, Poisson, counted
 from tacit.privacy.gaussian import smallest
 
@@ -111,29 +109,16 @@ def geometric_schedule(rounds: int, base: float) -> FloatArray:
     return np.asarray(base ** -np.arange(1, rounds + 1, dtype=np.float64))
 
 
-def scaled_schedule(
-    weights: Sequence[float] | FloatArray,
-    budget: Budget,
-    *,
-    pure: bool = False,
-    spent: Cost | None = None,
-) -> FloatArray:
-    """The largest base budget that fits, times a_t: μ_t (Gaussian) or ε_t (pure) for each round.
+def pure_schedule(weights: Sequence[float] | FloatArray, budget: Budget) -> FloatArray:
+    """ε_t = a_t ε₀ with the largest ε₀ whose optimal composition at δ stays within ε.
 
-    Gaussian: μ_t = a_t · μ/‖a‖, exactly. Pure: ε_t = a_t ε₀ with the largest ε₀ whose optimal
-    composition at δ stays within ε (basic composition when δ = 0).
+    Basic composition when δ = 0. Weights are not negative, and not all zero.
 
-    >>> scaled_schedule([1.0, 1.0], Budget(1.0, 0.0), pure=True)
+    >>> pure_schedule([1.0, 1.0], Budget(1.0, 0.0))
     array([0.5, 0.5])
     """
     a = np.asarray(weights, dtype=np.float64)
-    if a.ndim != 1 or a.size == 0 or not np.all(np.isfinite(a)) or np.any(a < 0) or not a.any():
-        raise InvalidInput(f"a schedule needs non-negative finite weights, not all zero; got {a}")
-    spent = spent or Cost()
-    if not pure:
-        return np.asarray(a * remaining_mu(budget, spent) / np.linalg.norm(a))
-    left, delta = budget.epsilon - spent.epsilon, max(0.0, budget.delta - spent.delta)
-    return np.asarray(a * _pure_base(tuple(a.tolist()), left, delta))
+    return np.asarray(a * _pure_base(tuple(a.tolist()), budget.epsilon, budget.delta))
 
 
 @lru_cache(maxsize=256)
@@ -156,4 +141,4 @@ def per_report_epsilon(reports: int, budget: Budget) -> float:
     >>> per_report_epsilon(4, Budget(1.0, 0.0)), round(per_report_epsilon(50, Budget(1.0)), 4)
     (0.25, 0.0388)
     """
-    return float(scaled_schedule(np.ones(reports), budget, pure=True)[0])
+    return float(pure_schedule(np.ones(reports), budget)[0])

@@ -73,13 +73,6 @@ def _dominating(counts: Counts, delta: float, runs: int) -> tuple[float, float]:
     )
 
 
-def dominating_mu(events: Iterable[Event], delta0: float) -> float:
-    """The smallest μ, rounded up, with which (μ, δ₀) dominates a run; infinite if none does."""
-    counts = counted(events)
-    mu = _plain(counts)
-    return mu if mu is not None else _smallest_mu(*_curve(counts, delta0), delta0)
-
-
 def _plain(counts: Counts) -> float | None:
     """μ = √Σμ² without amplification, where that is all: Gaussians, or losses too large for a grid.
 

@@ -65,18 +65,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return math.exp(float(root)) / ROUND_UP
 
 
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """ε of ρ-zCDP: inf over α > 1 of the Rényi bound (Canonne, Kamath, Steinke 2020, Prop. 12).
-
-    ε = min_α ρα + log(1/(αδ))/(α−1) + log(1−1/α). A Gaussian with μ has ρ = μ²/2.
-    """
-    if rho == 0:
-        return 0.0
-    alphas = 1 + np.exp(np.linspace(math.log(1e-4), math.log(1e6), 20_001))
-    bounds = rho * alphas - np.log(alphas * delta) / (alphas - 1) + np.log1p(-1 / alphas)
-    return max(0.0, float(bounds.min()))
-
-
 def smallest(
     holds: Callable[[float], bool], *, upper: float = 1e9, tolerance: float = 1e-12
 ) -> float:

@@ -22,7 +22,7 @@ Fixed-width numbers only *filter*. Where the known bits of U or V do not settle 
 (probability about 2⁻⁴⁰ a value), it is settled in big integers, with as many further bits of the
 uniform as it takes. So neither the table nor the rounding of exp adds any error:
 
-    table 0 + tail 0 + float 0 + cell mass 0 = STATISTICAL_DISTANCE = 0 a value.
+    table 0 + tail 0 + float 0 + cell mass 0 = 0, the statistical distance of a value from its law.
 
 (64-bit integers hold all exponents while |z| < 2¹³; beyond lies less than exp(−2¹³).)
 What remains is an assumption: the operating system's words cannot be told from uniform ones.
@@ -49,9 +49,6 @@ Rng = np.random.Generator | None
 
 RESOLUTION = 2**26
 """Grid points of secure noise in one standard deviation (Gaussian) or one scale (Laplace)."""
-
-STATISTICAL_DISTANCE = 0.0
-"""Of one secure noise value from its exact law, given uniform words (derived in the module)."""
 
 _CELL_BITS = 21  # cells in a bucket: 2R/64
 _ACCEPT_BITS = 42  # 64 = 1 (sign) + 21 (cell) + 42 (accept)

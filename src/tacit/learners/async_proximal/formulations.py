@@ -124,8 +124,7 @@ class MeanLoss:
     @cached_property
     def curvature(self) -> float:
         """L: the largest eigenvalue of the Hessian, at most."""
-        most = 1.0 if isinstance(self.loss, Squared) else 0.25
-        return most * float(np.linalg.eigvalsh(self.hessian)[-1])
+        return self.loss.most_curvature * float(np.linalg.eigvalsh(self.hessian)[-1])
 
 
 def mean_losses(problems: Problems, loss: Loss) -> list[MeanLoss]:

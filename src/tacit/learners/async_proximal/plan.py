@@ -59,7 +59,6 @@ from tacit.privacy.release import Mechanism
 MOST_RELEASES = 100
 CANDIDATES = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 80, MOST_RELEASES)
 RESIDUAL = {"squared": 1 / 6, "logistic": 1 / 2}  # y₀
-CURVATURE = {"squared": 1.0, "logistic": 0.25}  # c
 SCATTER = 0.5  # ω
 RANK = 3  # r
 THRESHOLD = 0.7  # the least θ
@@ -111,7 +110,7 @@ class Setting:
     @property
     def curvature(self) -> float:
         """c."""
-        return CURVATURE[self.loss.name]
+        return self.loss.most_curvature
 
     def own_share(self, noise: float) -> float:
         """κ, by how much q's steps are shorter; 1 where q is all there is."""

@@ -17,7 +17,7 @@ from tacit.privacy.accounting import (
     geometric_schedule,
     kov_epsilon,
     power_schedule,
-    scaled_schedule,
+    pure_schedule,
 )
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms import (
@@ -90,12 +90,17 @@ def schedule_weights(
     if isinstance(schedule, str):
         schedule = recommended(accelerated, strong_convexity)
     if len(schedule) == 2 and schedule[0] == "power":
-        return power_schedule(rounds, float(schedule[1]))
-    if len(schedule) == 2 and schedule[0] == "geometric":
-        return geometric_schedule(rounds, float(schedule[1]))
-    weights = np.asarray(schedule, dtype=np.float64)
+        weights = power_schedule(rounds, float(schedule[1]))
+    elif len(schedule) == 2 and schedule[0] == "geometric":
+        weights = geometric_schedule(rounds, float(schedule[1]))
+    else:
+        weights = np.asarray(schedule, dtype=np.float64)
     if weights.shape != (rounds,):
         raise InvalidInput(f"schedule has {weights.size} weights for {rounds} rounds")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise InvalidInput(
+            f"a schedule needs non-negative finite weights, not all zero; got {weights}"
+        )
     return weights
 
 
@@ -113,7 +118,7 @@ def recommended(
 
 def pure_amounts(weights: FloatArray, left: Cost) -> FloatArray:
     """ε_t = a_t ε₀ with the largest ε₀ whose optimal composition fits what is left."""
-    return scaled_schedule(weights, Budget(left.epsilon, left.delta), pure=True)
+    return pure_schedule(weights, Budget(left.epsilon, left.delta))
 
 
 def published_amounts(weights: FloatArray, left: Cost) -> FloatArray:

@@ -33,6 +33,7 @@ from tacit.learners.model_protected.tasks_and_curator import (
 )
 from tacit.linear.joint_optima import Optimum, joined, open_decomposed, open_optimum
 from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
+from tacit.linear.standardised import AUTO_CLIP
 from tacit.parameters import Count, NonNegative, Positive
 from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
@@ -40,7 +41,6 @@ from tacit.privacy.mechanisms import PublishedWishart
 from tacit.privacy.planning import UNIT, Door, open_door, stated
 from tacit.tasks import Schema, TaskSet
 
-AUTO_CLIP = 1.0  # in a task's own units a model that explains its targets has about norm one
 AUTO_LEVEL = 0.1  # of K√(m/d), the singular value of m models of norm K spread over d directions
 QUIET = 0.5  # further rounds must keep the noise below this share of a direction's K²m/d
 MOST_ROUNDS = 5
