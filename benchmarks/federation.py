@@ -1,0 +1,292 @@
+"""The learners over sites: equal to one process, and what a network adds. One JSON line per case.
+
+    python benchmarks/federation.py sites 10 100 1000     sites in this process, time and memory
+    python benchmarks/federation.py simulation 200        Flower's simulation, equal bit for bit
+    python benchmarks/federation.py loopback 5            SuperLink and SuperNodes, TLS and keys:
+                                                          our messages beside bare ones
+    python benchmarks/federation.py lengths 10 1000       bytes of a message over its numbers
+
+Seconds of loopback are medians over the rounds of one run, each a message to every site; a bare
+round sends as many bytes to nodes that send them back, and polls as ours does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit import Budget, folder
+from tacit.datasets import Generated, related_tasks
+from tacit.federation.coordinator import JOURNAL, KEY, Journal, coordinate
+from tacit.federation.site import Site
+from tacit.federation.terms import Member, Terms
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.signing import signer_in
+from tacit.tasks import TaskSet, as_schema, column_names
+
+LEARNER, FEATURES, ROWS = "MeanRegularized", 10, (5, 25)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One task a site, generated."""
+
+    place: Path
+    terms: Terms
+    data: Generated
+
+    @classmethod
+    def of(cls, place: Path, count: int, **parameters: Any) -> Study:
+        data = related_tasks(count, ROWS, FEATURES, rng=np.random.default_rng(0))
+        homes = {f"site-{i:04d}": place / f"site-{i:04d}" for i in range(count)}
+        for home in (place / "coordinator", *homes.values()):
+            home.mkdir(parents=True)
+        sites = {
+            name: Member((i,), signer_in(home / KEY).fingerprint)
+            for i, (name, home) in enumerate(homes.items())
+        }
+        terms = Terms(
+            run="benchmark",
+            learner=LEARNER,
+            parameters=parameters,
+            budget=Budget(4.0),
+            schema=as_schema(data.ranges, column_names(data.X)),
+            sites=sites,
+            coordinator=signer_in(place / "coordinator" / KEY).fingerprint,
+            noise="simulated",
+            seed=1,
+            seconds=3600.0,
+        )
+        for home in (place / "coordinator", *homes.values()):
+            terms.write(home)
+        return cls(place, terms, data)
+
+    def rows(self, name: str) -> TaskSet:
+        """Of one site."""
+        own = self.data.task == self.terms.sites[name].tasks[0]
+        X, y, task = self.data.X[own], self.data.y[own], self.data.task[own]
+        return TaskSet.from_arrays(X, y, task, schema=self.terms.schema)
+
+    def equal(self) -> bool:
+        """Is everything what one process with all rows makes of it?"""
+        data, terms = self.data, self.terms
+        whole = TaskSet.from_arrays(data.X, data.y, data.task, schema=terms.schema)
+        here = terms.model(Ledger.in_memory()).fit_tasks(whole, terms.schema)
+        _, arrays, _ = folder.read(self.place / "coordinator" / "model")
+        shared = all(
+            np.array_equal(arrays[f"shared.{name}"], np.asarray(part.value))
+            for name, part in here.shared_.items()
+        )
+        found = [folder.read(self.place / n / "private")[1]["models"][0] for n in terms.sites]
+        return shared and np.array_equal(np.stack(found), here._models)
+
+
+@dataclass
+class InProcess:
+    """A channel to sites in this process."""
+
+    nodes: Mapping[str, Site]
+    came: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def addresses(self) -> Sequence[str]:
+        return list(self.nodes)
+
+    def send(self, requests: Mapping[str, bytes], seconds: float) -> None:
+        self.came += [(at, self.nodes[at].answer(request)) for at, request in requests.items()]
+
+    def received(self) -> Sequence[tuple[str, bytes]] | None:
+        found, self.came = self.came, []
+        return found or None
+
+
+def tell(case: str, **found: Any) -> None:
+    print(json.dumps({"benchmark": "federation", "case": case} | found), flush=True)
+
+
+def memory() -> float:
+    """The most that this process ever had, in MB."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def sites(count: int) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        study = Study.of(Path(place), count)
+        nodes = {
+            name: Site(
+                name,
+                study.terms,
+                lambda name=name: study.rows(name),  # type: ignore[misc] # bound in the loop
+                signer_in(study.place / name / KEY),
+                study.place / name,
+            )
+            for name in study.terms.sites
+        }
+        start = time.perf_counter()
+        coordinate(study.place / "coordinator", InProcess(nodes))
+        took = time.perf_counter() - start
+        tell("sites", sites=count, seconds=round(took, 2), megabytes=memory(), equal=study.equal())
+
+
+def simulation(count: int) -> None:
+    from flwr.simulation import run_simulation
+
+    from tacit.federation.flower import client_app, server_app
+
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        study = Study.of(place, count)
+        names = list(study.terms.sites)
+        client = client_app(
+            lambda home, terms: study.rows(home.name),
+            lambda site: None,
+            lambda context: place / names[int(context.node_config["partition-id"])],
+        )
+        server = server_app(None, lambda context: place / "coordinator")
+        start = time.perf_counter()
+        run_simulation(
+            server_app=server,
+            client_app=client,
+            num_supernodes=count,
+            backend_config={"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}},
+        )
+        took = time.perf_counter() - start
+        equal = study.equal()
+        tell("simulation", sites=count, seconds=round(took, 2), megabytes=memory(), equal=equal)
+
+
+BARE = """
+import json, os, time
+from pathlib import Path
+
+from flwr.app import Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+from bare.channel import FlowerChannel, answers
+
+client, server = ClientApp(), ServerApp()
+
+
+@client.query()
+def query(message, context):
+    return Message(message.content, reply_to=message)
+
+
+@server.main()
+def main(grid, context):
+    channel, took = FlowerChannel(grid), []
+    for _ in range(int(context.run_config["times"])):
+        requests = dict.fromkeys(channel.addresses(), os.urandom(int(context.run_config["bytes"])))
+        start = time.perf_counter()
+        came = list(answers(channel, requests, 300))
+        took.append(time.perf_counter() - start)
+        assert len(came) == len(requests)
+    Path(context.run_config["out"]).write_text(json.dumps(took))
+"""
+"""An app that sends everything back; it polls as ours does, and imports nothing of ours."""
+
+
+def bare(trial: Any, times: int, size: int) -> list[float]:
+    """Seconds of each round of messages that nobody looks at."""
+    import inspect
+
+    from tacit.federation import flower, sites
+
+    app, out = trial.project.place / "bare", trial.project.place / "bare.json"
+    (app / "bare").mkdir(parents=True)
+    parts: list[Any] = [flower.carried, flower.content_of, flower.FlowerChannel, sites.answers]
+    source = "from __future__ import annotations\nimport time\n"
+    source += "from dataclasses import dataclass, field\n"
+    source += "from flwr.app import ConfigRecord, Message, RecordDict\n"
+    source += f"CONTENT, PAUSE = 'tacit', {flower.PAUSE}\n\n"
+    (app / "bare" / "channel.py").write_text(source + "\n\n".join(map(inspect.getsource, parts)))
+    (app / "bare" / "__init__.py").write_text("")
+    (app / "bare" / "apps.py").write_text(BARE)
+    config = (trial.project.app / "pyproject.toml").read_text().replace("federated", "bare")
+    head, _, _ = config.partition("[tool.flwr.app.config]")
+    tail = f'[tool.flwr.app.config]\ntimes = {times}\nbytes = {size}\nout = "{out}"\n'
+    (app / "pyproject.toml").write_text(head + tail)
+    trial.flwr("run", str(app), "tacit")
+    while not out.exists():
+        time.sleep(0.5)
+    time.sleep(1)
+    found: list[float] = json.loads(out.read_text())
+    return found
+
+
+def loopback(count: int) -> None:
+    """Seconds of a round of messages, ours beside bare ones, over SuperLink and SuperNodes."""
+    from datetime import datetime
+
+    from tacit.cli.federate import _example, write_terms
+    from tacit.federation.project import Project
+    from tacit.federation.trial import run, started
+
+    with tempfile.TemporaryDirectory() as directory:
+        project = Project(Path(directory) / "federation")
+        _example(project, count)
+        file = project.place / "config.toml"
+        file.write_text(file.read_text().replace("[parameters] ", "[parameters]\nrounds = 5\n#"))
+        write_terms(project)
+        with started(project) as trial:
+            empty = bare(trial, 6, 1500)
+            run(trial, 1200)
+        lines = Journal(project.coordinator / JOURNAL).lines()
+        at = [datetime.fromisoformat(x["at"]) for x in lines if x["what"] in ("started", "round")]
+        ours = [(b - a).total_seconds() for a, b in pairwise(at)]
+        middle = statistics.median(ours), statistics.median(empty)
+        tell(
+            "loopback",
+            sites=count,
+            rounds=len(ours),
+            ours_s=round(middle[0], 2),
+            bare_s=round(middle[1], 2),
+            overhead=round(middle[0] / middle[1] - 1, 3),
+        )
+
+
+def lengths(width: int) -> None:
+    """Bytes of a broadcast of so many numbers: the numbers, our message, and Flower's objects."""
+    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+
+    from tacit.federation.flower import carried
+    from tacit.federation.wire import packed
+
+    numbers = np.random.default_rng(0).standard_normal(width)
+    about = {"kind": "contribute", "terms": "0" * 64, "number": 3, "planned": {"mu": 1.0}}
+    content = packed(about, {"3/mean": numbers})
+    records = get_all_nested_objects(carried(content)).values()
+    whole = sum(len(each.deflate()) for each in records)
+    tell(
+        "lengths",
+        numbers=width,
+        payload=numbers.nbytes,
+        ours=round(len(content) / numbers.nbytes, 3),
+        with_flower=round(whole / numbers.nbytes, 3),
+    )
+
+
+def main(arguments: list[str]) -> None:
+    case, *counts = arguments or ["sites", "10", "100"]
+    for count in map(int, counts or ["5"]):
+        CASES[case](count)
+
+
+CASES = {"sites": sites, "simulation": simulation, "loopback": loopback, "lengths": lengths}
+
+
+if __name__ == "__main__":
+    os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+    main(sys.argv[1:])
