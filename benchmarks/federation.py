@@ -176,7 +176,8 @@ from flwr.serverapp import ServerApp
 
 from bare.channel import FlowerChannel, answers
 
-client, server = ClientApp(), ServerApp()
+client = ClientApp()
+server = ServerApp()
 
 
 @client.query()
@@ -238,7 +239,8 @@ def loopback(count: int) -> None:
         project = Project(Path(directory) / "federation")
         _example(project, count)
         file = project.place / "config.toml"
-        file.write_text(file.read_text().replace("[parameters] ", "[parameters]\nrounds = 5\n#"))
+        text = file.read_text().replace("[parameters] ", "[parameters]\nrounds = 5\n#")
+        file.write_text(text.replace("SharedPrior", LEARNER, 1))
         write_terms(project)
         with started(project) as trial:
             empty = bare(trial, 6, 1500)

@@ -77,7 +77,7 @@ def test_sites_learn_over_flower_and_strangers_stay_out(project: Project) -> Non
         assert kinds == [entry.kind for entry in ledger.entries()]
     assert kinds.count("spend") == kinds.count("output") == len(whole.history_)
     for name in terms.sites:
-        own = tacit.MeanRegularized.load(project.sites / name / "private")
+        own = getattr(tacit, terms.learner).load(project.sites / name / "private")
         assert np.array_equal(own._models, whole._models[terms.places[name]])
         for hand_out in (project.sites / name / "hand-outs").iterdir():
             assert checked(hand_out, terms.coordinator).verdict.startswith("sound")

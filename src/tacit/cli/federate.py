@@ -22,7 +22,7 @@ Place = Annotated[Path, typer.Argument(help="The folder of the federation.")]
 Sites = Annotated[int, typer.Option(min=1, max=100, help="Sites of the example.")]
 
 CONFIG = """# What the sites agree on. After a change here or in ranges.toml: tacit federate init.
-learner = "MeanRegularized"   # SharedPrior, LowRank, GroupSparse, ...
+learner = "SharedPrior"       # LowRank, GroupSparse, MeanRegularized, AsyncProximal, ...
 epsilon = 4.0                 # the most that the run may reveal of one task
 delta = 1e-5
 neighbours = "replace"
