@@ -35,6 +35,17 @@ def fit(
             autocompletion=lambda: ["replace", "zero-out"],
         ),
     ] = "replace",
+    protect: Annotated[
+        str,
+        typer.Option(
+            help="task: a whole task, from all others; person: everybody in one, from all outside.",
+            autocompletion=lambda: ["task", "person"],
+        ),
+    ] = "task",
+    person: Annotated[
+        str | None,
+        typer.Option(help="With --protect person: the column that says whose row it is."),
+    ] = None,
     learner: Annotated[
         str, typer.Option(help=f"auto, {', '.join(LEARNERS)}.", autocompletion=learner_names)
     ] = "auto",
@@ -65,7 +76,8 @@ def fit(
         Path | None, typer.Option(help="A PEM file; else LEDGER.signing, made on first use.")
     ] = None,
     holdout: Annotated[
-        float, typer.Option(help="Share of each task's rows kept for scores at home; 0: none.")
+        float,
+        typer.Option(help="Share of each task's rows kept for scores at home; with --person none."),
     ] = 0.2,
     curve: Annotated[
         bool, typer.Option("--curve", help="Also measure several ε and leakage, at home; slow.")
@@ -107,6 +119,8 @@ def fit(
             noise=noise,
             seed=seed,
             out=out,
+            protect=protect,
+            person=person,
         ),
         Terms(cap, cap_delta, tuple(attest or ()), signing_key),
         curve=curve,

@@ -18,7 +18,7 @@ from tacit.cli.learner_choice import LEARNERS, learner_class
 from tacit.cli.output import say, warn
 from tacit.cli.places import ledger_beside, require_place
 from tacit.cli.progress import progress_bar
-from tacit.cli.reading import Data, Request, read_data, warnings_for
+from tacit.cli.reading import PROTECTED, Data, Request, read_data, warnings_for
 from tacit.errors import InvalidInput, TacitError
 from tacit.folder import RunState
 from tacit.privacy.budget import Budget
@@ -73,7 +73,7 @@ def _run(
     warn(warnings)
     state, ledger, signer = _opened(request, terms, file, data, before)
     with ledger, _interruptible(request.out):
-        training, held_out = data.split(request.holdout, _split_seed(request, state))
+        training, held_out = data.split(request.kept_back, _split_seed(request, state))
         data = replace(data, tasks=training)  # frees the memory of the whole
         model = _fitted(request, data, training, state, ledger)
         files = _written(request, terms, model, data, state, signer)
@@ -168,7 +168,8 @@ def _short(value: object) -> str:
 def _options(request: Request, terms: Terms, data: Data) -> dict[str, Any]:
     """Everything declared, as JSON: what a resumed run must share."""
     asked = asdict(request)
-    names = ("task", "target", "epsilon", "delta", "neighbours", "holdout", "noise", "seed")
+    names = ("task", "target", "epsilon", "delta", "neighbours", "holdout", "noise", "seed",
+             "protect", "person")  # fmt: skip
     return {name: asked[name] for name in names} | {
         "learner": data.learner,
         "loss": data.loss,
@@ -206,7 +207,9 @@ def _fitted(
         noise=request.noise,
         random_state=request.seed,
         run=state.run,
+        **({} if data.person is None else {"unit": PROTECTED[request.protect]}),
     )
+    named = {} if request.person is None else {"person": data.person}
     label = training.labels[:1]
 
     def spent() -> float:
@@ -214,7 +217,7 @@ def _fitted(
 
     try:
         with progress_bar("learning", spent) as report:
-            model.fit_tasks(training, data.schema, progress=report)
+            model.fit_tasks(training, data.schema, progress=report, **named)
             return model
     except TacitError:
         if not ledger.begun(state.run):

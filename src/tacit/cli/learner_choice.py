@@ -26,6 +26,10 @@ or with nothing in common, and becomes single-task learning where noise drowns w
 (docs/shared_prior.md has the numbers)."""
 
 
+INSIDE_SILOS = "shared"
+"""The learner that can protect people inside tasks."""
+
+
 def learner_names() -> list[str]:
     """What --learner takes."""
     return ["auto", *LEARNERS]

@@ -8,18 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from tacit.arrays import Array
 from tacit.cli.cells import cells, features, task_texts
 from tacit.cli.declarations import read_declarations
-from tacit.cli.learner_choice import AUTOMATIC, chosen_loss, require_learner
+from tacit.cli.learner_choice import AUTOMATIC, INSIDE_SILOS, chosen_loss, require_learner
 from tacit.errors import InvalidInput, MissingValues
 from tacit.linear.losses import LossName
 from tacit.privacy.budget import Budget
 from tacit.rounding import rounded_up
-from tacit.tasks import Schema, TaskSet, read_table
+from tacit.tasks import Schema, TaskSet, read_table, task_codes
 from tacit.tasks.tables import require_column
 
 SMALL_DELTA = 0.1
-"""δ · m above this: some whole task may leak with a probability worth a warning."""
+"""δ · m above this: some unit may leak with a probability worth a warning."""
+
+PROTECTED = {"task": "task", "person": "example"}
+"""--protect, and the unit of a learner that it stands for."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,20 @@ class Request:
     noise: str
     seed: int | None
     out: Path
+    protect: str = "task"
+    person: str | None = None  # the column that names whose row it is
 
     @property
     def budget(self) -> Budget:
         """The budget of every task."""
         relation: Any = self.neighbours  # checked by Budget
         return Budget(self.epsilon, self.delta, neighbours=relation)
+
+    @property
+    def kept_back(self) -> float:
+        """The share of rows for scores at home. None where people have several rows: which rows are
+        drawn would follow from how many somebody has, and so would what others contribute."""
+        return self.holdout if self.person is None else 0.0
 
     def require_sound(self) -> None:
         """Refuse what can be refused before anything is read."""
@@ -58,6 +70,23 @@ class Request:
             raise InvalidInput(f"--noise is {self.noise!r}; expected secure or simulated")
         if self.task == self.target:
             raise InvalidInput(f"--task and --target are both {self.task!r}")
+        self._require_known_unit()
+
+    def _require_known_unit(self) -> None:
+        if self.protect not in PROTECTED:
+            raise InvalidInput(f"--protect is {self.protect!r}; expected task or person")
+        if self.protect == "task":
+            if self.person is not None:
+                raise InvalidInput("--person goes with --protect person")
+            return
+        if self.learner not in ("auto", INSIDE_SILOS):
+            raise InvalidInput(
+                f"--protect person is for --learner {INSIDE_SILOS}, got {self.learner}"
+            )
+        if self.neighbours != "replace":
+            raise InvalidInput("--protect person: the number of people is public; use replace")
+        if self.person in (self.task, self.target):
+            raise InvalidInput(f"--person and --task or --target are both {self.person!r}")
 
 
 @dataclass(frozen=True)
@@ -69,6 +98,16 @@ class Data:
     tasks: TaskSet
     learner: str
     dropped: int  # rows that were left out, as declared
+    person: Array | None = None  # (N,), whose each row of the table is
+
+    @property
+    def units(self) -> int:
+        """How many are protected: tasks, or people in them."""
+        if self.person is None:
+            return self.tasks.n_tasks
+        _, codes = task_codes(self.person, len(self.person))
+        whose = np.column_stack([self.tasks.task_index, codes[self.tasks.order]])
+        return len(np.unique(whose, axis=0))
 
     def split(self, holdout: float, seed: int) -> tuple[TaskSet, TaskSet | None]:
         """Rows to learn from, and rows held out at home. The choice looks at no value."""
@@ -81,13 +120,23 @@ def read_data(request: Request) -> Data:
     """The table as declared; every error names the file, the column and the row."""
     declarations = read_declarations(request.ranges)
     frame = read_table(request.table)
-    for name, role in ((request.task, "task"), (request.target, "target")):
-        require_column(name, frame.columns, role)
-    schema = declarations.schema(frame.columns, request.task, request.target)
+    roles = {"task": request.task, "target": request.target, "person": request.person}
+    for role, name in roles.items():
+        if name is not None:
+            require_column(name, frame.columns, role)
+    schema = declarations.schema(frame.columns, request.task, request.target, request.person)
     loss = chosen_loss(request.loss, schema)
     tasks = _tasks(frame, request, schema)
     name = AUTOMATIC if request.learner == "auto" else request.learner
-    return Data(schema, loss, tasks, name, frame.height - tasks.n_rows)
+    dropped = frame.height - tasks.n_rows
+    return Data(schema, loss, tasks, name, dropped, _people(frame, request))
+
+
+def _people(frame: Any, request: Request) -> Array | None:
+    """Whose each row is; without a column that says so, each is somebody."""
+    if request.protect == "task":
+        return None
+    return np.arange(frame.height) if request.person is None else task_texts(frame[request.person])
 
 
 def _tasks(frame: Any, request: Request, schema: Schema) -> TaskSet:
@@ -108,7 +157,8 @@ def _tasks(frame: Any, request: Request, schema: Schema) -> TaskSet:
 
 def warnings_for(request: Request, data: Data) -> list[str]:
     """What is allowed and should be thought about. For the operator: it tells of the rows."""
-    m, found = data.tasks.n_tasks, []
+    m, found = data.units, []
+    noun = "one whole task" if data.person is None else "one person"
     if data.dropped:
         empty = int((data.tasks.sizes == 0).sum())
         found.append(
@@ -118,6 +168,6 @@ def warnings_for(request: Request, data: Data) -> list[str]:
     if request.delta * m >= SMALL_DELTA:
         found.append(
             f"delta {rounded_up(request.delta)} is not well below 1/m = {1 / m:.2g}: "
-            "with such a delta one whole task of m may leak"
+            f"with such a delta {noun} of m may leak"
         )
     return found

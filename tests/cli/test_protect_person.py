@@ -1,0 +1,115 @@
+"""tacit fit --protect person: people inside tasks, from the table to the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command
+
+RANGES = """
+[columns."age"]
+type = "number"
+low = 0
+high = 100
+
+[columns."ward"]
+type = "categories"
+categories = ["a", "b", "c"]
+
+[columns."days"]
+type = "number"
+low = 0
+high = 20
+"""
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> tuple[str, ...]:
+    """A table of visits, its ranges, and the command that learns from it."""
+    rng = np.random.default_rng(0)
+    lines = ["hospital,patient,age,ward,days"]
+    for _ in range(400):
+        age, ward = rng.uniform(0, 100), rng.choice(["a", "b", "c"])
+        days = 5 + 0.05 * age + 2 * (ward == "a") + rng.normal()
+        lines.append(f"h{rng.integers(4)},p{rng.integers(150)},{age:.1f},{ward},{days:.2f}")
+    (tmp_path / "visits.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "ranges.toml").write_text(RANGES)
+    return (
+        "fit", str(tmp_path / "visits.csv"), "--task", "hospital", "--target", "days",
+        "--epsilon", "2", "--delta", "1e-6", "--ranges", str(tmp_path / "ranges.toml"),
+        "--out", str(tmp_path / "model"),
+    )  # fmt: skip
+
+
+def test_people_are_protected_from_the_table_to_the_verdict(
+    visits: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    done = command(*visits, "--protect", "person", "--person", "patient", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    guarantee = found["guarantee"]
+    assert found["features"] == 4  # age, and one for each ward
+    assert guarantee["unit"] == "one person in one silo's data, with all rows that name them"
+    assert guarantee["adversary"].startswith("everybody outside the silo")
+    assert any(" people may leak" in sentence for sentence in guarantee["not_covered"])
+    verdict = command("verify", str(tmp_path / "model"))
+    assert verdict.code == 0, verdict.err
+    page = (tmp_path / "model" / "report.html").read_text()
+    assert "one person in one silo" in page
+
+
+def test_a_certificate_that_hides_what_is_open_is_refused(
+    visits: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    assert command(*visits, "--protect", "person", "--person", "patient").code == 0
+    file = tmp_path / "model" / "certificate.json"
+    certificate = json.loads(file.read_text())
+    said = certificate["guarantee"]["not_covered"]
+    certificate["guarantee"]["not_covered"] = [s for s in said if "home_coef_" not in s]
+    file.write_text(json.dumps(certificate))
+    verdict = command("verify", str(tmp_path / "model"))
+    assert verdict.code == 1
+    assert "home_coef_" in verdict.out + verdict.err
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--person", "patient"), "--person goes with --protect person"),
+        (("--protect", "everybody"), "expected task or person"),
+        (("--protect", "person", "--person", "nobody"), "nobody"),
+        (("--protect", "person", "--person", "days"), "--person and --task or --target"),
+        (("--protect", "person", "--learner", "mean"), "--learner shared"),
+        (("--protect", "person", "--neighbours", "zero-out"), "use replace"),
+    ],
+    ids=["task", "unknown", "no column", "target", "learner", "zero-out"],
+)
+def test_what_means_nothing_is_refused(
+    visits: tuple[str, ...], command: Command, more: tuple[str, ...], told: str
+) -> None:
+    done = command(*visits, *more)
+    assert done.code == 2
+    assert told in done.err
+
+
+def test_a_delta_that_reveals_somebody_is_warned_of(
+    visits: tuple[str, ...], command: Command
+) -> None:
+    some = [each if each != "1e-6" else "1e-3" for each in visits]
+    done = command(*some, "--protect", "person", "--person", "patient")
+    assert done.code == 0, done.err
+    assert "one person of m may leak" in done.err
+
+
+def test_nothing_is_held_out_where_people_have_several_rows(
+    visits: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    """Who is drawn would follow from how many rows somebody else has."""
+    assert command(*visits, "--protect", "person", "--person", "patient").code == 0
+    assert not (tmp_path / "model" / "local.json").exists()
