@@ -2,7 +2,8 @@
 
     python docs/shared_prior_picture.py
 
-300 tasks of 12 features lie near two directions around a mean; ε = 2, simulated noise, fixed seeds.
+300 tasks of 12 features lie near two directions around a mean. The matrices are sketched from the
+true models, at the noise of about ε = 2; the task's models are a fit's with ε = 2, simulated noise.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def picture() -> str:
     parts = cells(moment, LEFT, "released: Σ vvᵀ + noise", "what everybody sees")
     parts += cells(shrunk, LEFT + step, "shrunk: T", "free: the noise is known")
     parts += models(W[TASK], alone, home, LEFT + 2 * step)
-    box = f'viewBox="0 0 {LEFT + 3 * step} {TOP + D * CELL + 40}"'
+    box = f'viewBox="0 0 {LEFT + 3 * step + 50} {TOP + D * CELL + 40}"'
     said = "A noisy second moment, its shrinkage, and one task's model alone and with it"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img"><title>{said}</title>'
     lead = f'<text class="t" x="{LEFT}" y="26">{said}</text>'

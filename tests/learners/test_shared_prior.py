@@ -85,6 +85,17 @@ def test_unrelated_tasks_lose_next_to_nothing(unrelated: Generated, epsilon: flo
     assert np.mean(runs) <= 1.02 * alone
 
 
+def test_a_task_that_trusts_the_shared_model_blindly_is_found_out(
+    unrelated: Generated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def blind(self: Priors, tasks: Likelihoods) -> FloatArray:
+        return np.tile(self.means[0], (len(tasks.rows), 1))
+
+    monkeypatch.setattr(Priors, "models", blind)
+    ranges = _ranges(unrelated)
+    assert score(SharedPrior(ranges=ranges), unrelated) > 2 * score(SingleTask(), unrelated)
+
+
 def _ranges(data: Generated) -> dict[Any, tuple[float, float]]:
     most = float(np.abs(data.y).max())
     return dict.fromkeys(range(data.X.shape[1]), (-1.0, 1.0)) | {"target": (-most, most)}

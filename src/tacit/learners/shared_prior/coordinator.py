@@ -15,7 +15,7 @@ from tacit.engine import Facts, Public, Step
 from tacit.learners.open_scale import unclear, voted_scales
 from tacit.learners.shared_prior.home import SCALES, Priors
 from tacit.learners.shared_prior.lessons import TRUSTED, Lessons, Values, values_of
-from tacit.learners.shared_prior.schedule import Schedule, is_wide, variance_grid
+from tacit.learners.shared_prior.schedule import Schedule, is_wide, score_width, variance_grid
 from tacit.learners.shared_prior.shrinkage import nearness, smooth_vote, square_root
 from tacit.privacy.mechanisms.grid import smat
 from tacit.privacy.mechanisms.products import WithGaussianNoise
@@ -55,7 +55,7 @@ class Coordinator:
             told = replace(told, frame=self._rough(told))
         start = vars(told) | {
             "tilt": self.schedule.tilt,
-            "score_width": 10.0 if self.schedule.refinements > 2 else 2.0,
+            "score_width": score_width(self.schedule.noise),
             "target_scale": 1.0,
             "feature_scale": np.ones(self.facts.width - 1),
             "own_units": False,

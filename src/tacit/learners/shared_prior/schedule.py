@@ -34,7 +34,7 @@ FIRST_ROUND = 0.35
 COARSE = 0.4  # the direction rounds of a rich run
 REFINING = {"votes": 0.12, "information": 0.18, "scores": 0.7}
 MOST_REFINEMENTS = 6
-SECOND_REFINEMENT = 0.015  # a further one must keep the noise below this
+SECOND_REFINEMENT = 0.03  # a further one must keep the noise below this
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,18 @@ def refining_rounds(noise: float) -> int:
     """As many as keep the noise of each low.
 
     >>> [refining_rounds(noise) for noise in (0.04, 0.01, 1e-6)]
-    [1, 2, 6]
+    [1, 4, 6]
     """
-    return int(min(MOST_REFINEMENTS, 1 + (SECOND_REFINEMENT / noise) ** 0.75))
+    return int(min(MOST_REFINEMENTS, 1 + SECOND_REFINEMENT / noise))
+
+
+def score_width(noise: float) -> float:
+    """The clip of a score, in usual lengths: what is cut off costs more the less noise there is.
+
+    >>> [round(score_width(noise), 1) for noise in (0.05, 0.002, 1e-6)]
+    [2.0, 3.5, 10.0]
+    """
+    return float(np.clip(2 * (0.01 / noise) ** 0.35, 2, 10))
 
 
 def tilt_for(width: int) -> float:
