@@ -54,6 +54,14 @@ class OverSites:
 
     sites: Sites
 
+    def halves(
+        self, participant: Participant, coordinator: Coordinator, door: Door
+    ) -> tuple[Elsewhere, Coordinator]:
+        """Both halves, the first of them elsewhere."""
+        planned = Planned(door.mu, door.pure)
+        told = [coordinator.start()]
+        return Elsewhere(self.sites, participant, coordinator.steps, planned, told), coordinator
+
     def __call__(
         self,
         participant: Participant,
@@ -66,8 +74,5 @@ class OverSites:
         again, so a coordinator that died goes on where its ledger ends."""
         if door.at_home is not None:
             raise InvalidInput("noise of each task's own is not drawn over a network yet")
-        steps, planned = coordinator.steps, Planned(door.mu, door.pure)
-        there = Elsewhere(self.sites, participant, steps, planned, [coordinator.start()])
-        return run_rounds(
-            there, coordinator, door, isolated=False, after=there.tell, progress=progress
-        )
+        there, here = self.halves(participant, coordinator, door)
+        return run_rounds(there, here, door, isolated=False, after=there.tell, progress=progress)

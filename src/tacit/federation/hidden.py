@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from tacit.arrays import Array, FloatArray
-from tacit.engine import Coordinator, Message, Outcome, Participant, Progress, Step, run_rounds
+from tacit.engine import Coordinator, Message, Participant, Step
 from tacit.engine.protocol import Public
 from tacit.errors import InvalidInput, Refused
-from tacit.federation.engine import Elsewhere
-from tacit.federation.home import Planned
+from tacit.federation.arrived import Arrived
+from tacit.federation.engine import Elsewhere, OverSites
 from tacit.federation.masking import Masks, from_shares, mask, pairwise, public_key
 from tacit.federation.noise_shares import (
-    Opened,
     enough,
     gaussian,
     require_close,
@@ -32,6 +31,7 @@ from tacit.federation.noise_shares import (
 )
 from tacit.federation.sites import ROOM, Sites
 from tacit.federation.wire import packed, require_rows
+from tacit.privacy.mechanisms.products import WithGaussianNoise
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Release
 
@@ -46,7 +46,7 @@ class SumsAlone:
     def steps(self) -> tuple[Step, ...]:
         """The same events; nothing is drawn here."""
         return tuple(
-            replace(step, mechanism=Opened(gaussian(step.mechanism))) for step in self.of.steps
+            replace(step, mechanism=Arrived(gaussian(step.mechanism))) for step in self.of.steps
         )
 
     def start(self) -> Message:
@@ -66,35 +66,28 @@ class Hidden(Elsewhere):
         """The noisy sum of all rows that were heard."""
         number = self.steps.index(step)
         silence, kept = self.silent.contribute(step, shared, state)
-        assert isinstance(step.mechanism, Opened)
-        return _Round(self, number, step.mechanism.of, np.asarray(silence)).opened(), kept
+        assert isinstance(step.mechanism, Arrived)
+        mechanism = gaussian(step.mechanism.of)
+        return _Round(self, number, mechanism, np.asarray(silence)).opened(), kept
 
 
 @dataclass(frozen=True)
-class OverHiddenSites:
-    """An engine with the duties of ``run_rounds``."""
+class OverHiddenSites(OverSites):
+    """The same engine, for sites that show sums alone."""
 
-    sites: Sites
-
-    def __call__(
-        self,
-        participant: Participant,
-        coordinator: Coordinator,
-        door: Door,
-        *,
-        progress: Progress = None,
-    ) -> Outcome:
-        """Runs all steps; what is shared after the last."""
-        sums, planned = SumsAlone(coordinator), Planned(door.mu, door.pure)
-        there = Hidden(self.sites, participant, sums.steps, planned, [coordinator.start()])
-        return run_rounds(there, sums, door, isolated=False, after=there.tell, progress=progress)
+    def halves(
+        self, participant: Participant, coordinator: Coordinator, door: Door
+    ) -> tuple[Elsewhere, Coordinator]:
+        """Neither of them draws noise, which is in the sums already."""
+        there, sums = super().halves(participant, SumsAlone(coordinator), door)
+        return Hidden(**vars(there)), sums
 
 
 @dataclass(frozen=True)
 class _Round:
     all: Hidden
     number: int
-    mechanism: Any
+    mechanism: WithGaussianNoise
     silence: FloatArray
 
     @property

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit import folder
+from tacit import files
 from tacit.arrays import Array, FloatArray
 from tacit.certificate import documents
 from tacit.engine import CURATOR, Edge
@@ -55,7 +55,7 @@ def box_key(records: Records) -> bytes:
 
 def _once(file: Path, content: bytes) -> bytes:
     """What was written first, for the site's eyes only."""
-    return bytes.fromhex(folder.made_once(file, content.hex().encode()).decode())
+    return bytes.fromhex(files.made_once(file, content.hex().encode()).decode())
 
 
 def signed_keys(
@@ -110,7 +110,7 @@ class HiddenRound:
 
     def secrets(self, signer: Signer) -> tuple[dict[str, Any], dict[str, Array]]:
         """The mask key, signed, and a box for everybody; the same however often it is asked for."""
-        content = folder.made_once(self._file("boxes"), self._boxed(signer).hex().encode())
+        content = files.made_once(self._file("boxes"), self._boxed(signer).hex().encode())
         return unpacked(bytes.fromhex(content.decode()))
 
     def _boxed(self, signer: Signer) -> bytes:
@@ -163,12 +163,12 @@ class HiddenRound:
             sender: json.loads(opened_box(self._box(sender, sender, self.name), box))
             for sender, box in boxes.items()
         }
-        folder.made_once(self._file("shares"), json.dumps(found).encode())
+        files.made_once(self._file("shares"), json.dumps(found).encode())
 
     def _same(self, kind: str, said: Any) -> None:
         """What a round is about, for ever: on the disk before anything follows from it."""
         text = json.dumps(said)
-        if folder.made_once(self._file(kind), text.encode()).decode() != text:
+        if files.made_once(self._file(kind), text.encode()).decode() != text:
             raise Refused("the coordinator", f"round {self.number} was asked with other {kind}")
 
     # --- unmask --------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class HiddenRound:
         """One share for each partner: of the seed if he was heard, of the mask key if not."""
         if not self._file("shares").exists():
             raise Refused("the coordinator", f"round {self.number} has no masks of ours")
-        shares = json.loads(folder.read_bytes(self._file("shares")))
+        shares = json.loads(files.read_bytes(self._file("shares")))
         if not (isinstance(heard, list) and len(set(map(str, heard))) == len(heard)):
             raise Refused("the coordinator", "it does not say who was heard")
         if not (set(heard) <= shares.keys() and self.name in heard):

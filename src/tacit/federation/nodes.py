@@ -20,39 +20,13 @@ from tacit.engine import Edge
 from tacit.engine.arrivals import GRADIENT, SERVER, Arrival, Moment, Parties
 from tacit.engine.protocol import Released
 from tacit.errors import InvalidInput, Refused
+from tacit.federation.arrived import Arrived
 from tacit.federation.node import COLUMN, declared, party
 from tacit.federation.sites import ROOM, Sites
 from tacit.federation.wire import digest, packed, require_rows, unpacked
 from tacit.linear.threads import one_blas_thread
-from tacit.privacy.accounting import Event
-from tacit.privacy.budget import Neighbours
-from tacit.privacy.release import Mechanism
 
 PATIENCE = 3
-
-
-@dataclass(frozen=True)
-class Received:
-    """A release that was drawn elsewhere: what it reveals, and the value that came."""
-
-    of: Mechanism
-    value: Array
-
-    def event(self, neighbours: Neighbours) -> Event:
-        """That of the mechanism which drew it."""
-        return self.of.event(neighbours)
-
-    def release(self, contributions: Any, rng: Any, shares: Any = None) -> Array:
-        """As it came."""
-        return self.value
-
-    def secure(self, rng: Any) -> bool:
-        """As its node says."""
-        return self.of.secure(rng)
-
-    def to_dict(self) -> dict[str, object]:
-        """As its node recorded it."""
-        return self.of.to_dict()
 
 
 class Outstanding(NamedTuple):
@@ -164,8 +138,8 @@ class _Run:
             self.parties.doors[place],
             self.now.sent[place],
         )
-        came = Received(node.mechanism, total)
-        self.take(place, door.release(number, party(place), came, None))
+        came = Arrived(node.mechanism)
+        self.take(place, door.release(number, party(place), came, total))
         self.sites.note("arrival", site=self.owner(place), node=place, number=number)
 
     def take(self, place: int, released: Released) -> None:

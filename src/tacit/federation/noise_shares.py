@@ -30,9 +30,9 @@ import numpy as np
 
 from tacit.arrays import Array, FloatArray, IntArray
 from tacit.errors import InvalidInput
+from tacit.federation.arrived import Arrived
 from tacit.federation.masking import Masks
-from tacit.privacy.accounting import Event
-from tacit.privacy.budget import OTHER_TASKS, Budget, Guarantee, Neighbours
+from tacit.privacy.budget import OTHER_TASKS, Budget, Guarantee
 from tacit.privacy.mechanisms.grid import grid
 from tacit.privacy.mechanisms.products import WithGaussianNoise
 from tacit.privacy.noise import RESOLUTION
@@ -100,57 +100,21 @@ def share(mechanism: WithGaussianNoise, fewest: int) -> WithGaussianNoise:
 
 
 @dataclass(frozen=True)
-class Masked:
+class Masked(Arrived):
     """A site's sum, with its share of the noise, under its masks: what its own ledger releases.
 
     It reveals what the whole mechanism does, as long as h honest sites are heard.
     """
 
-    of: WithGaussianNoise
     fewest: int
     masks: Masks
 
-    def event(self, neighbours: Neighbours) -> Event:
-        """That of the whole sum."""
-        return self.of.event(neighbours)
-
     def release(self, contributions: FloatArray, rng: Any, shares: Any = None) -> Array:
         """(size,), modulo 2^64."""
-        part = share(self.of, self.fewest)
+        part = share(gaussian(self.of), self.fewest)
         counts: IntArray = part.counts(contributions, shares)
         noisy = counts + part.noise.rounded(counts.shape)
         return np.asarray(noisy.astype(np.uint64) + self.masks)
-
-    def secure(self, rng: Any) -> bool:
-        """Whether noise is drawn exactly, by the operating system."""
-        return self.of.secure(rng)
-
-    def to_dict(self) -> dict[str, object]:
-        """The whole mechanism's."""
-        return self.of.to_dict()
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The whole sum, whose noise is in it already: what the coordinator's ledger records."""
-
-    of: WithGaussianNoise
-
-    def event(self, neighbours: Neighbours) -> Event:
-        """As if it were drawn here."""
-        return self.of.event(neighbours)
-
-    def release(self, contributions: Any, rng: Any, shares: Any = None) -> Array:
-        """As it was opened."""
-        return np.asarray(contributions)
-
-    def secure(self, rng: Any) -> bool:
-        """As its parts."""
-        return self.of.secure(rng)
-
-    def to_dict(self) -> dict[str, object]:
-        """The mechanism's."""
-        return self.of.to_dict()
 
 
 def shaped(mechanism: WithGaussianNoise, fewest: int, total: Masks, shape: Any) -> FloatArray:

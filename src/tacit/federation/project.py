@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit import folder
+from tacit import files
 
 VALID = dt.timedelta(days=825)  # the longest that common clients accept
 
@@ -87,32 +87,32 @@ class Project:
         """The app, and where flwr finds the SuperLink."""
         coordinator = json.dumps(str(self.coordinator.resolve()))
         modules = self.app / "federated"
-        folder.make(modules)
-        folder.replace_file(modules / "__init__.py", b"")
-        folder.replace_file(modules / "apps.py", APP.encode())
-        folder.replace_file(
+        files.make(modules)
+        files.replace_file(modules / "__init__.py", b"")
+        files.replace_file(modules / "apps.py", APP.encode())
+        files.replace_file(
             self.app / "pyproject.toml", PYPROJECT.format(coordinator=coordinator).encode()
         )
-        folder.make(self.flower, 0o700)
+        files.make(self.flower, 0o700)
         ca = json.dumps(str((self.certificates / "ca.pem").resolve()))
         config = (
             '[superlink]\ndefault = "tacit"\n\n'
             f'[superlink.tacit]\naddress = "{address}"\nroot-certificates = {ca}\n'
         )
-        folder.replace_file(self.flower / "config.toml", config.encode())
+        files.replace_file(self.flower / "config.toml", config.encode())
 
     def write_certificates(self, hosts: Sequence[str]) -> None:
         """A certificate authority of this federation alone, and the SuperLink's certificate."""
         from cryptography import x509
 
-        folder.make(self.certificates, 0o700)
+        files.make(self.certificates, 0o700)
         authority, server = _p256(), _p256()
         ca = _certificate("tacit federation", authority.public_key(), authority, None)
         names = x509.SubjectAlternativeName([_subject(host) for host in hosts])
         own = _certificate(hosts[0], server.public_key(), authority, names)
         _write_pem(self.certificates / "ca.pem", ca)
         _write_pem(self.certificates / "server.pem", own)
-        folder.replace_file(self.certificates / "server.key", _private(server), private=True)
+        files.replace_file(self.certificates / "server.key", _private(server), private=True)
 
     def write_node_key(self, site: str) -> None:
         """By which the SuperLink knows the node: P-384, in OpenSSH's form, as Flower wants it."""
@@ -124,9 +124,9 @@ class Project:
             form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
         )
         public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
-        folder.make(home, 0o700)
-        folder.replace_file(home / "node.key", private, private=True)
-        folder.replace_file(home / "node.pub", public + b"\n")
+        files.make(home, 0o700)
+        files.replace_file(home / "node.key", private, private=True)
+        files.replace_file(home / "node.pub", public + b"\n")
 
 
 def _p256() -> Any:
@@ -146,7 +146,7 @@ def _private(key: Any) -> bytes:
 def _write_pem(path: Path, certificate: Any) -> None:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    folder.replace_file(path, certificate.public_bytes(Encoding.PEM))
+    files.replace_file(path, certificate.public_bytes(Encoding.PEM))
 
 
 def _subject(host: str) -> Any:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit import folder
+from tacit import files
 from tacit.arrays import Array
 from tacit.errors import Refused
 from tacit.federation.terms import FILE, Terms
@@ -33,12 +33,12 @@ class Records:
     def at(cls, site: Path, terms: Terms) -> Records:
         """Made with its first use."""
         place = site / "runs" / terms.digest[:16]
-        folder.make(place, 0o700)
+        files.make(place, 0o700)
         return cls(place)
 
     def of(self, place: int) -> Records:
         """Those of one of its nodes, which is asked by itself."""
-        folder.make(self.place / f"node {place}", 0o700)
+        files.make(self.place / f"node {place}", 0o700)
         return Records(self.place / f"node {place}")
 
     def agreed(self) -> bool:
@@ -51,7 +51,7 @@ class Records:
 
     def broadcast(self, number: int) -> dict[str, Array]:
         """What was shared before release ``number``."""
-        return unpacked(folder.read_bytes(self._file(number, "round")))[1]
+        return unpacked(files.read_bytes(self._file(number, "round")))[1]
 
     def take(self, number: int, shared: Mapping[str, Array]) -> None:
         """One more broadcast; Refused if another one was there, or one before it was not."""
@@ -60,8 +60,8 @@ class Records:
         if number > there:
             raise Refused("the coordinator", f"round {number} comes before round {there}")
         if number == there:
-            folder.replace_file(self._file(number, "round"), content)
-        elif folder.read_bytes(self._file(number, "round")) != content:
+            files.replace_file(self._file(number, "round"), content)
+        elif files.read_bytes(self._file(number, "round")) != content:
             raise Refused("the coordinator", f"round {number} was asked before, with other numbers")
 
     def answer(self, number: int) -> tuple[Array, bool] | None:
@@ -69,13 +69,13 @@ class Records:
         file = self._file(number, "answer")
         if not file.exists():
             return None
-        said, arrays = unpacked(folder.read_bytes(file))
+        said, arrays = unpacked(files.read_bytes(file))
         return arrays["rows"], bool(said["stateless"])
 
     def keep(self, number: int, rows: Array, *, stateless: bool) -> None:
         """An answer, before it is sent."""
         content = packed({"stateless": stateless}, {"rows": rows})
-        folder.replace_file(self._file(number, "answer"), content, private=True)
+        files.replace_file(self._file(number, "answer"), content, private=True)
 
     def fresh_from(self, number: int) -> int:
         """The first round from which on everything must be computed to answer this one."""

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit import folder
+from tacit import files, folder
 from tacit.arrays import Array
 from tacit.certificate import documents
 from tacit.certificate.checks import checked
@@ -234,11 +234,11 @@ class Site:
     def _finish(self, _: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
         """What everybody got is checked and kept; what the site makes of it stays here."""
         shared = self.place / SHARED
-        folder.make(shared)
+        files.make(shared)
         if not set(REQUIRED) <= arrays.keys() <= set(PUBLIC):
             raise Refused("the coordinator", f"it sends {sorted(arrays)}, expected {PUBLIC}")
         for name, content in arrays.items():
-            folder.replace_file(shared / name, content.tobytes())
+            files.replace_file(shared / name, content.tobytes())
         finding = checked(shared, self.terms.coordinator)
         if not finding.ok:
             raise Refused("the coordinator", f"what it sends is not sound: {finding.problems[0]}")
@@ -257,7 +257,7 @@ class Site:
 
         def write(where: Path, places: list[int]) -> None:
             labels = [written_label(self.terms.labels[place]) for place in places]
-            folder.make(where, 0o700)
+            files.make(where, 0o700)
             folder.write_model(
                 where, description | {"labels": labels}, model._arrays(places) | shared
             )
@@ -286,7 +286,7 @@ class Site:
             if str(place) not in arrays:
                 raise Refused("the coordinator", f"it sends no seal for task {place}")
             where = self.hand_out(place)
-            folder.replace_file(where / folder.SEAL, arrays[str(place)].tobytes())
+            files.replace_file(where / folder.SEAL, arrays[str(place)].tobytes())
             finding = checked(where, self.terms.coordinator)
             if not finding.ok:
                 raise Refused("the coordinator", f"its seal does not fit: {finding.problems[0]}")
