@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit import folder
+from tacit import files, folder
 from tacit.errors import InvalidInput
 
 
@@ -33,7 +33,7 @@ def test_what_is_no_plain_file_of_a_moderate_size_is_refused(tmp_path: Path) -> 
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     with (tmp_path / "long").open("wb") as file:
-        file.truncate(folder.MOST_JSON + 1)
+        file.truncate(files.MOST_JSON + 1)
     for name, said in (("pipe", "no plain file"), ("folder", "no plain"), ("long", "more than")):
         with pytest.raises(InvalidInput, match=said):
             folder.read_json(tmp_path / name)
@@ -74,6 +74,6 @@ def test_a_private_file_is_for_its_owner_only(tmp_path: Path, left_over: bool) -
     path = tmp_path / "local.json"
     if left_over:
         path.with_name("local.json.partial").write_bytes(b"from a write that was killed")
-    folder.replace_file(path, b"{}", private=True)
+    files.replace_file(path, b"{}", private=True)
     assert path.read_bytes() == b"{}"
     assert path.stat().st_mode & 0o777 == 0o600

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tacit import folder
+from tacit import files, folder
 
 LETTERS = 2_000_000
 WRITER = """
 import sys
 from pathlib import Path
-from tacit.folder import replace_file
+from tacit.files import replace_file
 for _ in range(int(sys.argv[3])):
     replace_file(Path(sys.argv[1]), sys.argv[2].encode() * 2_000_000)
 """
@@ -36,7 +36,7 @@ def is_whole(content: bytes) -> bool:
 def test_whoever_reads_while_three_write_sees_a_whole_file(tmp_path: Path) -> None:
     """With one fixed name for what is being written, a third of the reads saw a mixture."""
     path = tmp_path / "model"
-    folder.replace_file(path, b"a" * LETTERS)
+    files.replace_file(path, b"a" * LETTERS)
     writers = [writer(path, letter, 40) for letter in "abc"]
     reads = 0
     while any(one.poll() is None for one in writers):
@@ -49,11 +49,11 @@ def test_whoever_reads_while_three_write_sees_a_whole_file(tmp_path: Path) -> No
 
 def test_a_writer_that_is_killed_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "model"
-    folder.replace_file(path, b"a" * LETTERS)
+    files.replace_file(path, b"a" * LETTERS)
     for delay in (0.0, 0.01, 0.02, 0.03, 0.05):
         process = writer(path, "b", 10**6)
         until = time.monotonic() + 30
-        while process.poll() is None and not list(tmp_path.glob(folder.PARTIAL)):
+        while process.poll() is None and not list(tmp_path.glob(files.PARTIAL)):
             assert time.monotonic() < until
         time.sleep(delay)
         process.kill()
@@ -70,7 +70,7 @@ def test_a_link_that_somebody_prepared_is_not_followed(tmp_path: Path, private: 
     victim.write_bytes(b"precious")
     for name in ("local.json", "local.json.partial", ".local.json.partial"):
         (tmp_path / name).symlink_to(victim)
-    folder.replace_file(path, b"{}", private=private)
+    files.replace_file(path, b"{}", private=private)
     assert victim.read_bytes() == b"precious"
     assert not path.is_symlink()
     assert path.read_bytes() == b"{}"
@@ -91,7 +91,7 @@ def test_a_private_file_is_private_from_its_first_byte(
     monkeypatch.setattr("os.fsync", watched)
     before = os.umask(0)
     try:
-        folder.replace_file(path, b"secret", private=True)
+        files.replace_file(path, b"secret", private=True)
     finally:
         os.umask(before)
     with spy:
@@ -99,7 +99,7 @@ def test_a_private_file_is_private_from_its_first_byte(
     assert seen[0] == stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("write", [folder.replace_file, folder.made_once])
+@pytest.mark.parametrize("write", [files.replace_file, files.made_once])
 def test_file_and_directory_reach_the_disk_the_directory_last(
     write: Callable[[Path, bytes], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +119,7 @@ def test_file_and_directory_reach_the_disk_the_directory_last(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, MemoryError])
-@pytest.mark.parametrize("write", [folder.replace_file, folder.made_once])
+@pytest.mark.parametrize("write", [files.replace_file, files.made_once])
 def test_however_a_write_ends_nothing_is_left_lying(
     write: Callable[[Path, bytes], object],
     error: type[BaseException],
@@ -140,16 +140,16 @@ def test_an_interrupt_from_the_keyboard_leaves_nothing_lying(tmp_path: Path) -> 
     for _ in range(5):
         process = writer(path, "b", 10**6)
         until = time.monotonic() + 30
-        while not list(tmp_path.glob(folder.PARTIAL)):
+        while not list(tmp_path.glob(files.PARTIAL)):
             assert time.monotonic() < until
         process.send_signal(signal.SIGINT)
         process.wait()
-        assert list(tmp_path.glob(folder.PARTIAL)) == []
+        assert list(tmp_path.glob(files.PARTIAL)) == []
 
 
 def test_no_file_is_written_over_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("", ".", "..", str(tmp_path)):
         with pytest.raises(IsADirectoryError):
-            folder.replace_file(Path(name), b"x")
+            files.replace_file(Path(name), b"x")
     assert list(tmp_path.iterdir()) == []

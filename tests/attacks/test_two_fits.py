@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit import folder
+from tacit import files, folder
 from tacit.errors import InvalidInput
 
 RANGES = """
@@ -136,4 +136,4 @@ def test_a_fit_that_is_killed_anywhere_is_taken_up_and_its_folder_is_sound(home:
         verified = started(home, "verify", out)
         assert verified.communicate(timeout=120)[0]
         assert verified.returncode == 0
-        assert not list(out.glob(folder.PARTIAL))
+        assert not list(out.glob(files.PARTIAL))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import Budget, folder
+from tacit import Budget, files, folder
 from tacit.errors import Refused
 from tacit.estimator.contract import _facts
 from tacit.federation.coordinator import coordinate
@@ -118,7 +118,7 @@ def _told(there: Any, number: int) -> Any:
 def test_a_full_disk_at_a_site_costs_it_one_round(
     federation: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there, honest = federation("LowRank", rounds=3), folder.replace_file
+    there, honest = federation("LowRank", rounds=3), files.replace_file
     full = {"now": False}
 
     def replace_file(path: Any, content: bytes, **more: Any) -> None:
@@ -130,7 +130,7 @@ def test_a_full_disk_at_a_site_costs_it_one_round(
         full["now"] = asked(request) == ("contribute", 1)
         return [answer(request)]
 
-    monkeypatch.setattr(folder, "replace_file", replace_file)
+    monkeypatch.setattr(files, "replace_file", replace_file)
     coordinate(there.place, there.channel(fault=fault))
     there.require_replay()
     assert [line["silent"] for line in there.journal("round")] == [[], ["west"], []]

@@ -25,6 +25,7 @@ from typing import Any
 
 from tacit import folder
 from tacit.errors import InvalidInput
+from tacit.files import opened, read_bytes, replace_file
 from tacit.privacy.chain import canonical, sha256
 from tacit.privacy.signing import Signer, fingerprint, genuine
 
@@ -113,7 +114,7 @@ def rendered(document: Mapping[str, Any]) -> bytes:
 def read(path: Path) -> Document:
     """The document in a file, which must hold nothing else: no second entry of the same name, which
     one reader would believe and another pass over, and no other way of writing it."""
-    content = folder.read_bytes(path)
+    content = read_bytes(path)
     document = folder.parsed(content, path)
     if content != rendered(document):
         raise InvalidInput(f"{path.name} is not as tacit writes it: somebody edited it")
@@ -122,7 +123,7 @@ def read(path: Path) -> Document:
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
     """Writes the file, whole or not at all."""
-    folder.replace_file(path, rendered(document))
+    replace_file(path, rendered(document))
 
 
 # --- the seal ------------------------------------------------------------------------------------
@@ -175,5 +176,5 @@ def _changed(directory: Path, files: Any, but: str | None) -> Iterator[str]:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file, in hex."""
-    with folder.opened(path) as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

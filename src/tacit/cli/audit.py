@@ -58,7 +58,7 @@ def audit(
     outcomes = list(_outcomes(chosen, settings, detailed=name is not None, quiet=as_json))
     expected = all(case.as_expected(result) for case, result in outcomes)
     if html is not None:
-        from tacit.folder import replace_file
+        from tacit.files import replace_file
         from tacit.report.audit_page import audit_page
 
         replace_file(html, audit_page([result for _, result in outcomes]).encode())

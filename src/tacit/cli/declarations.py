@@ -29,7 +29,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit import folder
+from tacit import files
 from tacit.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _sections(path: Path) -> dict[str, dict[str, Any]]:
             f"there is no file {str(path)!r}; `tacit ranges TABLE --out {path}` writes a template"
         )
     try:
-        whole = tomllib.loads(folder.read_bytes(path).decode())
+        whole = tomllib.loads(files.read_bytes(path).decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(f"{path.name} is not TOML: {error}") from None
     columns = whole.get("columns")

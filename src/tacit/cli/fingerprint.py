@@ -14,14 +14,14 @@ import hmac
 import secrets
 from pathlib import Path
 
-from tacit import folder
+from tacit import files
 from tacit.errors import InvalidInput
 
 
 def ledger_key(ledger: Path) -> bytes:
     """The ledger's key, made on its first use: for its owner's eyes only."""
     path = ledger.with_name(ledger.name + ".key")
-    content = folder.made_once(path, secrets.token_hex(32).encode())
+    content = files.made_once(path, secrets.token_hex(32).encode())
     try:
         key = bytes.fromhex(content.decode("ascii"))
     except ValueError:
@@ -33,6 +33,6 @@ def ledger_key(ledger: Path) -> bytes:
 
 def fingerprint(key: bytes, run: str, table: Path) -> str:
     """The keyed fingerprint of a file, in hex."""
-    with folder.opened(table, None) as file:
+    with files.opened(table, None) as file:
         digest = hashlib.file_digest(file, "sha256").digest()
     return hmac.new(key, run.encode() + b"\0" + digest, "sha256").hexdigest()

@@ -41,7 +41,7 @@ def predict(
     --json the predictions go to --out. A label or class that a spreadsheet would take for a
     formula begins with an apostrophe.
     """
-    from tacit import folder
+    from tacit import files
     from tacit.cli.loading import load_model, task_column
     from tacit.cli.verify import require_sealed
     from tacit.errors import InvalidInput
@@ -56,7 +56,7 @@ def predict(
     if out is None:
         sys.stdout.write(frame.write_csv())
         return
-    folder.replace_file(out, frame.write_csv().encode())
+    files.replace_file(out, frame.write_csv().encode())
     said = f"Written: {out}, {frame.height} rows"
     say({"out": str(out), "rows": frame.height}, said, as_json=as_json)
 

@@ -28,7 +28,7 @@ def ranges(
     """
     from tacit.cli.declarations import column_types, template
     from tacit.errors import InvalidInput
-    from tacit.folder import replace_file
+    from tacit.files import replace_file
     from tacit.tasks import read_table
     from tacit.tasks.tables import require_column
 

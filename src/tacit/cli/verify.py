@@ -239,7 +239,8 @@ def disagreements(directory: Path, certificate: dict[str, Any]) -> list[str]:
     """Where certificate and ledger of a trusted folder disagree; empty if they agree."""
     from tacit.certificate.documents import digest
     from tacit.errors import TacitError
-    from tacit.folder import RunState, opened
+    from tacit.files import opened
+    from tacit.folder import RunState
     from tacit.privacy.ledger import Anchor, Ledger
 
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
-from tacit import folder
+from tacit import files, folder
 from tacit.certificate import issued, seal
 from tacit.certificate.documents import ENCODER, GRAPH, SCRIPT, write
 from tacit.encoders.domain import Domain
@@ -58,8 +58,8 @@ def export_encoder(
     }
     where = Path(directory)
     where.mkdir(parents=True, exist_ok=True)
-    folder.replace_file(where / ENCODER, (json.dumps(content) + "\n").encode())
-    folder.replace_file(where / SCRIPT, resources.files(__package__).joinpath(SCRIPT).read_bytes())
+    files.replace_file(where / ENCODER, (json.dumps(content) + "\n").encode())
+    files.replace_file(where / SCRIPT, resources.files(__package__).joinpath(SCRIPT).read_bytes())
     if graph is not None:
         graph(where / GRAPH, tuple(layers), mechanism)
     subject = rehearsed(learner, mechanism, there, len(layers[-1].bias), reports=reports)

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from tacit.engine import CURATOR, Message, Unprotected
 from tacit.errors import InvalidInput
-from tacit.folder import read_tensors, replace_file
+from tacit.files import replace_file
+from tacit.folder import read_tensors
 from tacit.privacy.chain import canonical, sha256
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared, Key

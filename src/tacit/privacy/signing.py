@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit import folder
+from tacit import files
 from tacit.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Signer:
 
 def signer_in(path: Path) -> Signer:
     """The key in a file, made on its first use."""
-    return _read(path, folder.made_once(path, Signer.new().pem()))
+    return _read(path, files.made_once(path, Signer.new().pem()))
 
 
 SigningKey = Signer | str | os.PathLike[str]
@@ -93,7 +93,7 @@ def signer_for(ledger: Path | None, named: SigningKey | None = None) -> Signer |
     elsewhere = named or os.environ.get(ENVIRONMENT)
     if elsewhere:
         try:
-            return _read(Path(elsewhere), folder.read_bytes(Path(elsewhere)))
+            return _read(Path(elsewhere), files.read_bytes(Path(elsewhere)))
         except InvalidInput as error:
             raise InvalidInput(f"the signing key: {error}") from None
     return None if ledger is None else signer_in(key_file(ledger))

@@ -22,6 +22,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from tacit.errors import LedgerCorrupt, LedgerError
+from tacit.files import sync
 from tacit.privacy.chain import Row
 
 APPLICATION_ID = 0x74616369  # "taci"
@@ -63,7 +64,7 @@ def make(path: Path, first: Row, *, read_only: bool) -> None:
             create(connection, first)
         with suppress(FileExistsError):  # another process was faster: its ledger is the ledger
             os.link(partial, path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         partial.unlink()
 
@@ -109,12 +110,3 @@ def _lost(left: list[str]) -> str:
         f", but {left[0]} lies there: a lost ledger is not a new one. Restore it; or, if nothing "
         f"of these data was ever released, remove {', '.join(left)}"
     )
-
-
-def _sync(directory: Path) -> None:
-    """The names in a directory reach the disk."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

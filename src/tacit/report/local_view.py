@@ -26,7 +26,8 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
-from tacit.folder import LOCAL, plain, read_json, replace_file
+from tacit.files import replace_file
+from tacit.folder import LOCAL, plain, read_json
 from tacit.learners.pooled import Pooled
 from tacit.learners.single_task import SingleTask
 from tacit.metrics import auc_per_task

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tacit.errors import InvalidInput
-from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE, replace_file
+from tacit.files import replace_file
+from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE
 from tacit.report.facts import public_facts
 from tacit.report.local_page import local_page
 from tacit.report.local_view import read_local
