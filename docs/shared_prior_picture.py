@@ -18,6 +18,7 @@ from tacit.learners.shared_prior.shrinkage import shape_of
 
 PICTURE = Path(__file__).with_suffix("").with_name("shared_prior.svg")
 TASKS, D, ROWS, TASK = 300, 12, 8, 4
+NOISE = 5.0  # σ of a round at ε = 2, δ = 1e-5
 CELL, LEFT, TOP = 14, 16, 70
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-weight:600}.s{font-size:12px}"
@@ -39,9 +40,9 @@ def released(W: Any) -> tuple[Any, Any]:
     """Σ vvᵀ of norm-one deviations with noise, and the same shrunk: by the learner's functions."""
     v = W - W.mean(0)
     v /= np.linalg.norm(v, axis=1, keepdims=True)
-    noise = np.random.default_rng(1).normal(size=(D, D)) * 8.0
+    noise = np.random.default_rng(1).normal(size=(D, D)) * NOISE
     moment = v.T @ v + (noise + noise.T) / 2
-    return moment * D / TASKS, shape_of(moment, 8.0, float(TASKS))[1]
+    return moment * D / TASKS, shape_of(moment, NOISE, float(TASKS))[1]
 
 
 def cells(matrix: Any, left: int, title: str, under: str) -> list[str]:

@@ -46,9 +46,9 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Unprotected
 from tacit.estimator import Home, PrivateLearner, learner
+from tacit.estimator.open_scale import in_shared_units, units_of
 from tacit.learners.mean_regularized.curator import Curator
 from tacit.learners.mean_regularized.participant import VOTED, Prior, Tasks
-from tacit.learners.open_scale import in_shared_units, units_of
 from tacit.linear.batched import shared_mean, solve_path
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import LEAST_TRUST, STRONGEST, log_evidence

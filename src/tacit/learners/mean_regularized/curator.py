@@ -10,9 +10,9 @@ import numpy as np
 from tacit.arrays import BoolArray, FloatArray
 from tacit.engine import Facts, Public, Step
 from tacit.errors import InvalidInput
+from tacit.estimator.open_scale import SHARE as SCALE_SHARE
+from tacit.estimator.open_scale import unclear, voted_scales
 from tacit.learners.mean_regularized.participant import VOTED
-from tacit.learners.open_scale import SHARE as SCALE_SHARE
-from tacit.learners.open_scale import unclear, voted_scales
 from tacit.linear.model_averaging import (
     prior_of_votes,
 )

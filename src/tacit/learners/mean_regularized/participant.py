@@ -12,7 +12,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Step
 from tacit.estimator import Home
-from tacit.learners.open_scale import in_shared_units, scale_votes, units_of
+from tacit.estimator.open_scale import in_shared_units, scale_votes, units_of
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import (

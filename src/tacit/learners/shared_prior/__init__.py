@@ -8,7 +8,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Unprotected
 from tacit.estimator import Home, PrivateLearner, learner
-from tacit.learners.open_scale import in_shared_units, units_of
+from tacit.estimator.open_scale import in_shared_units, units_of
 from tacit.learners.shared_prior.coordinator import Coordinator
 from tacit.learners.shared_prior.home import Priors
 from tacit.learners.shared_prior.lessons import values_of

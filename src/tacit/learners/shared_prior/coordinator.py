@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Public, Step
-from tacit.learners.open_scale import unclear, voted_scales
+from tacit.estimator.open_scale import unclear, voted_scales
 from tacit.learners.shared_prior.home import SCALES, Priors
 from tacit.learners.shared_prior.lessons import TRUSTED, Lessons, Values, values_of
 from tacit.learners.shared_prior.schedule import Schedule, is_wide, score_width, variance_grid

@@ -12,7 +12,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Step
 from tacit.estimator import Home
-from tacit.learners.open_scale import in_shared_units, scale_votes
+from tacit.estimator.open_scale import in_shared_units, scale_votes
 from tacit.learners.shared_prior.gaussian_tasks import Likelihoods, View, likelihoods
 from tacit.learners.shared_prior.home import Priors
 from tacit.learners.shared_prior.lessons import USUAL_SIZE, WINDOW, Lessons, Values, values_of

@@ -20,7 +20,7 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Step
-from tacit.learners import open_scale
+from tacit.estimator import open_scale
 from tacit.privacy.mechanisms import GaussianSum, SymmetricGaussian, VoteSum, sum_sensitivity
 from tacit.privacy.mechanisms.sensitivities import covariance_sensitivity
 from tacit.privacy.release import Mechanism

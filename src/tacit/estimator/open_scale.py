@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from tacit.arrays import BoolArray, FloatArray
-from tacit.estimator import Home
+from tacit.estimator.home import Home
 from tacit.linear.problems import Problems
 from tacit.linear.row_algebra import row_sums
 
