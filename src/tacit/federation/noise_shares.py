@@ -49,7 +49,7 @@ def hidden_promise(sites: int, fewest: int) -> Guarantee:
         adversary=f"the operator and {OTHER_TASKS}",
         not_covered=(
             f"more than {sites - fewest} of {sites} sites colluding with the operator or dropping "
-            "out",
+            "out, those whom it leaves out among them",
             "the site of a task, which has its rows",
             *UNIT.not_covered[1:],
         ),
