@@ -18,6 +18,7 @@ from tacit import (
     LowRank,
     MeanRegularized,
     Pooled,
+    SharedPrior,
     SingleTask,
     TaskRelationship,
 )
@@ -26,6 +27,7 @@ from tacit.errors import InvalidInput, MissingValues
 TASK_LEVEL = [
     MeanRegularized,
     CovariancePrior,
+    SharedPrior,
     LowRank,
     GroupSparse,
     Decomposed,

@@ -22,6 +22,7 @@ from tacit import (
     LowRank,
     MeanRegularized,
     Pooled,
+    SharedPrior,
     SingleTask,
     TaskRelationship,
 )
@@ -31,6 +32,7 @@ from tacit.tasks import TaskSet
 PRIVATE = [
     MeanRegularized,
     CovariancePrior,
+    SharedPrior,
     LowRank,
     GroupSparse,
     Decomposed,

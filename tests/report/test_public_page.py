@@ -190,7 +190,10 @@ def test_the_best_guess_is_the_one_that_epsilon_and_delta_allow() -> None:
     assert best_guess(1000.0, 1e-5) == 1.0
 
 
-@pytest.mark.parametrize("name", ["LowRank", "GroupSparse", "CovariancePrior", "TaskRelationship"])
+LEARNERS = ("LowRank", "GroupSparse", "CovariancePrior", "SharedPrior", "TaskRelationship")
+
+
+@pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_has_a_figure_of_what_it_shares(name: str, tmp_path: Path) -> None:
     data = example()
     model = getattr(tacit, name)(budget=Budget(2.0), noise="simulated", random_state=0)
