@@ -5,8 +5,8 @@
 Families (task_families.py) and School: mean squared error on test rows, δ = 1/(m ln m), replace,
 declared ranges, simulated noise with the seed of the draw. ``reference`` lines were measured on the
 same draws with the learners of the day before this one existed (shared_prior_reference.jsonl):
-``SingleTask``, ``MeanRegularized`` and ``CovariancePrior``. No constant was
-fixed on seeds 7001–7005, nor on School.
+``SingleTask``, ``MeanRegularized`` and ``CovariancePrior``. Constants were
+fixed on seeds 1–3; docs/shared_prior.md says what was changed after these draws had been seen.
 """
 
 from __future__ import annotations
