@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -129,6 +129,7 @@ class Moment:
     nodes: list[Any]  # the state of each node; private
     sent: list[int]  # messages of each node so far
     transcript: Transcript  # of them, where the server is not trusted
+    arrivals: list[Arrival] = field(default_factory=list)  # the same as the server took them
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ def moments(parties: Parties, schedule: Iterable[Visit]) -> Iterator[Moment]:
         repeated = [last[t] for t in visit.repeated if t in last]
         for t in visit.arriving:
             last[t] = _message(parties, edges[t], now, t)
+            now.arrivals.append(last[t])
         arrivals = [*repeated, *(last[t] for t in visit.arriving)]
         if arrivals:
             now.server = parties.server.arrive(now.server, arrivals)

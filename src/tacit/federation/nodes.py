@@ -151,4 +151,5 @@ class _Run:
         sent = Edge(party(place), SERVER, False, now.transcript).send(message)
         gradient = np.asarray(sent[GRADIENT].value)
         arrival = Arrival(place, server.round(now.server, place), gradient)
+        now.arrivals.append(arrival)
         now.server = server.arrive(now.server, [arrival])

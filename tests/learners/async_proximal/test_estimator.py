@@ -13,6 +13,7 @@ from tacit import AsyncProximal, Budget, Ledger, SingleTask
 from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 from tacit.engine import Unprotected
+from tacit.engine.arrivals import Moment, Parties, run_arrivals
 from tacit.engine.latencies import Pareto, Straggler, Uniform
 from tacit.errors import BudgetExceeded, InvalidInput, UntrustedMessage
 from tacit.learners.async_proximal.formulations import FORMULATIONS
@@ -61,6 +62,38 @@ def test_one_example_changes_nothing_that_is_carried_between_rounds() -> None:
     assert [ledger.spent(t) for t in range(NODES)] == spent
     assert not np.array_equal(one.home_coef_[:, 0], other.home_coef_[:, 0])
     np.testing.assert_array_equal(one.home_coef_[:, 1:], other.home_coef_[:, 1:])
+
+
+@pytest.mark.parametrize("more", [{}, {"as_published": True, "mechanism": "gamma"}], ids=str)
+def test_p_and_q_are_made_of_the_messages_and_are_what_the_run_ended_with(
+    data: Generated, more: dict[str, Any]
+) -> None:
+    found: dict[str, Any] = {}
+
+    def watched(parties: Parties, schedule: Any) -> Moment:
+        end = run_arrivals(parties, schedule)
+        found.update(P=parties.server.shared(end.server), nodes=end.nodes)  # type: ignore[attr-defined]  # ours has it
+        return end
+
+    model = AsyncProximal(
+        budget=Budget(4.0),
+        ranges=data.ranges,
+        releases=5,
+        noise="simulated",
+        random_state=5,
+        **more,
+    )
+    model._engine = watched
+    model.fit(data.X, data.y, task=data.task)
+    P = model.shared_["P"]
+    assert isinstance(P, Release)
+    np.testing.assert_array_equal(P.value, found["P"])
+    assert len(P.source) == 5 * NODES
+    if more:
+        return
+    for q, column in zip(found["nodes"], model.shared_["Q"].value.T, strict=True):
+        assert len({key.run for key in q.source}) == 1
+        np.testing.assert_array_equal(q.value, column)
 
 
 def test_the_plan_does_not_look_at_the_data() -> None:

@@ -24,7 +24,7 @@ from tacit.learners.async_proximal.formulations import (
     synchronous_optimum,
 )
 from tacit.learners.async_proximal.mechanisms import Sampled
-from tacit.learners.async_proximal.node import PrivateNode, example_gradients
+from tacit.learners.async_proximal.node import Own, PrivateNode, example_gradients
 from tacit.learners.async_proximal.plan import (
     SILENT,
     Allowance,
@@ -43,7 +43,7 @@ from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.nodes import node_doors, node_run
 from tacit.privacy.planning import Door
-from tacit.privacy.release import Mechanism, Release
+from tacit.privacy.release import Declared, Mechanism, Release
 
 ALPHA = 1e-6
 BUDGET = Budget(5.0)
@@ -119,7 +119,8 @@ def test_given_the_same_releases_nothing_in_a_node_depends_on_its_data() -> None
     assert one.mechanism is not None
     (door,) = doors(Ledger.in_memory(), "a", [BUDGET])
     door.open([one.mechanism.event("replace")] * one.releases)
-    states, column = [one.start(), other.start()], np.zeros(D)
+    states: list[Own] = [one.start(), other.start()]
+    column = np.zeros(D)
     for number in range(plan().releases):
         (sent, kept), (other_sent, other_kept) = (
             half.contribute(column, state) for half, state in zip((one, other), states, strict=True)
@@ -129,7 +130,7 @@ def test_given_the_same_releases_nothing_in_a_node_depends_on_its_data() -> None
         released = door.release(number, "node 0", one.mechanism, sent)
         m0, s0 = one.absorb(column, released, kept)
         m1, s1 = other.absorb(column, released, other_kept)
-        np.testing.assert_array_equal(s0, s1)
+        np.testing.assert_array_equal(s0.value, s1.value)
         np.testing.assert_array_equal(m0[GRADIENT].value, m1[GRADIENT].value)
         states, column = [s0, s1], -0.1 * np.asarray(m0[GRADIENT].value)
 
@@ -138,11 +139,12 @@ def test_the_message_is_q_s_only_update() -> None:
     half = node()
     total = np.arange(D, dtype=float)
     released = Release(total, (Key("run", 0, "node 0"),), secure=False)
-    message, q = half.absorb(np.ones(D), released, np.zeros(D))
+    message, q = half.absorb(np.ones(D), released, Declared(np.zeros(D)))
     gradient = total / half.plan.divisor
     np.testing.assert_allclose(np.asarray(message[GRADIENT].value), gradient)
     step = half.plan.own_step
-    np.testing.assert_allclose(q, -step * gradient / (1 + 2 * step * half.own_level))
+    assert q.source == released.source
+    np.testing.assert_allclose(q.value, -step * gradient / (1 + 2 * step * half.own_level))
 
 
 def test_a_replaced_example_moves_a_message_by_at_most_two_clip_norms() -> None:
@@ -204,7 +206,7 @@ def test_a_node_with_nothing_left_sends_nothing() -> None:
     end = sent_by([plan(3), SILENT], doors(ledger, "ab", [BUDGET, None]))
     assert end.sent == [3, 0]
     assert ledger.spent("b").mu_squared == 0
-    np.testing.assert_array_equal(end.nodes[1], np.zeros(D))
+    np.testing.assert_array_equal(end.nodes[1].value, np.zeros(D))
 
 
 def test_nobody_speaks_for_a_node_that_is_silent() -> None:
@@ -330,7 +332,7 @@ def open_run(server: Server, plans: list[NodePlan], level: float) -> tuple[Float
     nodes = [node(t, plan=p, own_level=level) for t, p in enumerate(plans)]
     order = visits(Uniform(), [p.releases for p in plans], seed=1)
     end = run_arrivals(Parties(server, nodes, [Summed()] * len(plans)), order)
-    return server.shared(end.server), np.stack(end.nodes, axis=1)
+    return server.shared(end.server), np.stack([q.value for q in end.nodes], axis=1)
 
 
 def weighted_tasks(nodes: int) -> list[MeanLoss]:

@@ -38,7 +38,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.engine import Message, Outcome, Progress, Unprotected
+from tacit.engine import Message, Outcome, Progress, Unprotected, combined
 from tacit.engine.arrivals import GRADIENT, NodeHalf, Parties, run_arrivals
 from tacit.engine.latencies import Latency, Uniform, visits
 from tacit.errors import InvalidInput
@@ -73,7 +73,7 @@ from tacit.parameters import Count, Positive, Share, Size
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.nodes import node_doors, node_history, node_run
 from tacit.privacy.planning import Door
-from tacit.privacy.release import Declared, Release
+from tacit.privacy.release import Declared
 from tacit.tasks import Schema, TaskSet
 from tacit.tasks.labels import canonical_label
 
@@ -135,18 +135,16 @@ class AsyncProximal(PublicModels):
         releases = [node.releases for node in parties.nodes]
         arrivals = visits(self.latency or Uniform(), releases, seed=self._seed(door))
         end = (self._engine or run_arrivals)(parties, arrivals)
-        sent = [message[GRADIENT] for _, _, message in end.transcript]
-        safe = [part for part in sent if isinstance(part, Release)]  # all: the edge saw to it
-
-        def made(value: FloatArray) -> Release:
-            """A function of all messages, as the Release that it is."""
-            return Release.combine(lambda *_: value, *safe)
-
-        own = [state.q for state in end.nodes] if self.as_published else end.nodes
-        Q, trust = np.stack(own, axis=1), [max(0.0, 1 - plan.error) for plan in plans]
+        own = end.nodes
+        if self.as_published:
+            own = [Unprotected(state.q) for state in end.nodes]  # Algorithm 1 hides it, unnoised
+        trust = [max(0.0, 1 - plan.error) for plan in plans]
+        server = self._server(self._setting(home, door), plans)
         shared: Message = {
-            "P": made(self._server(self._setting(home, door), plans).shared(end.server)),
-            "Q": Unprotected(Q) if self.as_published else made(Q),  # Algorithm 1 hides it, unnoised
+            "P": server.after(
+                [message[GRADIENT] for _, _, message in end.transcript], end.arrivals
+            ),
+            "Q": combined(lambda *columns: np.stack(columns, axis=1), *own),
             "trust": Declared(np.array(trust or [TWIN_TRUST] * len(parties.nodes))),
         }
         return Outcome(shared, end.transcript)

@@ -39,7 +39,10 @@ from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
 from tacit.linear.penalties import Penalty
 from tacit.privacy.isolation import products, require_alone
-from tacit.privacy.release import Mechanism, Release
+from tacit.privacy.release import Declared, Mechanism, Release
+
+Own = Release | Declared
+"""q (D,): zero, or what was made of a node's own messages."""
 
 
 def example_gradients(X: FloatArray, y: FloatArray, w: FloatArray, loss: Loss) -> FloatArray:
@@ -58,7 +61,7 @@ def example_gradients(X: FloatArray, y: FloatArray, w: FloatArray, loss: Loss) -
 
 @dataclass(frozen=True)
 class PrivateNode:
-    """One task: rows at home, noisy gradients out. Its state is q, (D,)."""
+    """One task: rows at home, noisy gradients out. Its state is q (D,), a function of them."""
 
     task: MeanLoss  # its rows
     plan: NodePlan
@@ -75,30 +78,32 @@ class PrivateNode:
         """What each of them goes through."""
         return self.plan.mechanism
 
-    def start(self) -> FloatArray:
+    def start(self) -> Declared:
         """q = 0: a constant. IsolationError before anything is sent, if one is due."""
         somewhere = 1 / np.arange(1.0, self.task.X.shape[1] + 1)
         together = self._gradients(somewhere, slice(None))
         require_alone("an example's gradient", partial(self._gradients, somewhere), together)
-        return np.zeros(self.task.X.shape[1])
+        return Declared(np.zeros(self.task.X.shape[1]))
 
-    def contribute(self, column: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def contribute(self, column: FloatArray, state: Own) -> tuple[FloatArray, Own]:
         """The gradients of all examples (n, D) at p + q; the mechanism clips each."""
-        return self._gradients(column + state, slice(None)), state
+        return self._gradients(column + state.value, slice(None)), state
 
     def _gradients(self, w: FloatArray, rows: slice) -> FloatArray:
         task = self.task
         return example_gradients(task.X[rows], task.y[rows], w, task.loss)
 
-    def absorb(
-        self, column: FloatArray, released: Released, state: FloatArray
-    ) -> tuple[Message, FloatArray]:
+    def absorb(self, column: FloatArray, released: Released, state: Own) -> tuple[Message, Release]:
         """The mean gradient for the server, and the next q: both from what was released."""
         assert isinstance(released, Release)  # its plan has a mechanism
         plan = self.plan
         gradient = released.map(lambda total: total / plan.divisor)
-        moved = (state - plan.own_step * gradient.value)[:, None]
-        return {GRADIENT: gradient}, self.own.prox(moved, plan.own_step * self.own_level)[:, 0]
+
+        def moved(q: FloatArray, slope: FloatArray) -> FloatArray:
+            stepped = (q - plan.own_step * slope)[:, None]
+            return self.own.prox(stepped, plan.own_step * self.own_level)[:, 0]
+
+        return {GRADIENT: gradient}, Release.combine(moved, state, gradient)
 
 
 def private_nodes(

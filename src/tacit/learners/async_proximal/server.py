@@ -22,8 +22,10 @@ import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
 from tacit.engine.arrivals import Arrival
+from tacit.engine.protocol import Released, Unprotected, combined
 from tacit.errors import InvalidInput
 from tacit.learners.async_proximal.updates import Update
+from tacit.privacy.release import Declared, Release
 
 RECENT = 1  # rounds; an answer to an earlier one is long past
 
@@ -144,6 +146,19 @@ class Server:
     def shared(self, state: ServerState) -> FloatArray:
         """(d, T): all of P, for the end of a run."""
         return self.update.columns(state.kept, list(range(self.n_nodes)))
+
+    def after(
+        self, messages: Sequence[Release | Declared | Unprotected], arrivals: Sequence[Arrival]
+    ) -> Released:
+        """(d, T): all of P, as what it is made of all messages; ``arrivals`` are the same messages
+        as they were taken in, nobody refreshed."""
+
+        def shared(*gradients: FloatArray) -> FloatArray:
+            pairs = zip(arrivals, gradients, strict=True)
+            again = [arrival._replace(gradient=gradient) for arrival, gradient in pairs]
+            return self.shared(self.arrive(self.start(), again))
+
+        return combined(shared, *messages)
 
     def _admitted(
         self, arrivals: Sequence[Arrival], rounds: IntArray
