@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tacit.errors import InvalidInput
 from tacit.privacy.planning import Door
+from tacit.tasks.labels import canonical_label
 
 
 def node_run(run: str, number: int) -> str:
@@ -31,6 +33,31 @@ def node_doors(door: Door) -> list[Door]:
         )
         for t, (label, budget, rng) in enumerate(zip(door.labels, door.budgets, rngs, strict=True))
     ]
+
+
+def require_all_nodes(door: Door) -> None:
+    """InvalidInput unless every node on record takes part, and all that speak spend the same.
+
+    Of a unit in s nodes, each with noise for μ/√s, all together reveal the mean of their μ², at
+    most the largest. So a statement has to look at all of them, and what is on record of one alone,
+    or of one that spends less than others, would say too little.
+    """
+    mine = {canonical_label(label) for label in door.labels}
+    ledger = door.ledger
+    runs = (entry.payload for entry in ledger.entries() if entry.kind == "run")
+    there = {task for run in runs if run["dataset"] == ledger.dataset for task in run["tasks"]}
+    if missing := sorted(there - mine):
+        raise InvalidInput(
+            f"somebody may be in several of these nodes, and {missing[0]!r} is on the ledger but "
+            f"not in this run ({len(missing)} such): what it released counts, too; fit all of them "
+            "together, or use another data set id if these are other people"
+        )
+    spent = door.shares[door.shares > 0]
+    if np.ptp(spent) > 0:
+        raise InvalidInput(
+            "somebody may be in several of these nodes: all must be able to spend the same, got "
+            f"between {spent.min():.3g} and 1 of the most generous budget's μ"
+        )
 
 
 def node_history(door: Door) -> list[dict[str, Any]]:

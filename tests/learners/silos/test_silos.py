@@ -135,9 +135,37 @@ def exact(data: Generated) -> FloatArray:
     return np.asarray(fitted(data, 1e6).shared_["moments"].value)
 
 
-def test_persons_must_be_named_for_every_row(data: Generated) -> None:
-    with pytest.raises(InvalidInput, match="person names 3 rows"):
-        silos(data).fit(data.X, data.y, task=data.task, person=["a", "b", "c"])
+def test_a_silo_that_is_left_out_counts_for_its_people(data: Generated) -> None:
+    """What it released before is on the ledger, and a person may be there too: a statement about
+    the others alone would say 0.1 where 1.4 was revealed."""
+    ledger, one = Ledger.in_memory(), data.task == data.task[0]
+    parts = [(Budget(2.0), one), (Budget(0.1), ~one)]
+
+    def fit_part(budget: Budget, rows: Any, among: int) -> SharedPrior:
+        model = silos(data, ledger=ledger.beside(f"{among}"), silos_per_person=among)
+        model.budget = budget
+        return model.fit(data.X[rows], data.y[rows], task=data.task[rows])
+
+    for budget, rows in parts:
+        assert fit_part(budget, rows, 1).guarantee_.epsilon == pytest.approx(budget.epsilon)
+    fit_part(*parts[0], 2)
+    with pytest.raises(InvalidInput, match="on the ledger but not in this run"):
+        fit_part(*parts[1], 2)
+    everybody = fit_part(Budget(0.1), one | ~one, 2)
+    assert everybody.guarantee_.epsilon == pytest.approx(2.1)
+
+
+def test_people_in_several_silos_need_one_budget(data: Generated) -> None:
+    budgets = {label: Budget(0.1 + 0.9 * (label == data.task[0])) for label in set(data.task)}
+    model = SharedPrior(unit="example", budget=budgets, ranges=data.ranges, silos_per_person=2)
+    with pytest.raises(InvalidInput, match="spend the same"):
+        model.fit(data.X, data.y, task=data.task)
+
+
+@pytest.mark.parametrize("more", [-5, 5])
+def test_persons_must_be_named_for_every_row(data: Generated, more: int) -> None:
+    with pytest.raises(InvalidInput, match=f"person names {len(data.y) + more} rows"):
+        silos(data).fit(data.X, data.y, task=data.task, person=range(len(data.y) + more))
 
 
 # --- isolation -----------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from tacit.learners.shared_prior.silos.plan import (
 from tacit.linear.losses import Loss
 from tacit.parameters import Count
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.nodes import node_doors, node_history, node_run
+from tacit.privacy.nodes import node_doors, node_history, node_run, require_all_nodes
 from tacit.privacy.planning import Door
 from tacit.privacy.promises import DELTA, delta_beside
 from tacit.privacy.release import Release
@@ -62,7 +62,8 @@ class InsideSilos(PublicModels):
     make of them at home with their own rows: each belongs to its silo alone, and
     ``predict_at_home`` uses it. ``fit(..., person=ids)`` names whose row each is, and without it
     every row is somebody. ``silos_per_person``: in so many silos may one person be, whose releases
-    are then charged together. Every column needs a declared range or categories.
+    are then charged together: with more than one, all silos on the ledger take part in every run,
+    at one budget. Every column needs a declared range or categories.
     """
 
     __metadata_request__fit: ClassVar = {"task": True, "person": True}
@@ -101,6 +102,16 @@ class InsideSilos(PublicModels):
             yield
         finally:
             self._person_of = before
+
+    def _declare(self, X: Any, y: Any, task: Any) -> tuple[Schema, TaskSet]:
+        schema, tasks = super()._declare(X, y, task)
+        person = self.__dict__.get("_person_of")
+        if person is not None and not schema.drops and len(np.asarray(person)) != tasks.n_rows:
+            raise InvalidInput(
+                f"person names {len(np.asarray(person))} rows, X has {tasks.n_rows}: a name for "
+                "each row is needed, in their order"
+            )
+        return schema, tasks
 
     def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
         plain = super()._home(tasks, schema, loss)
@@ -143,6 +154,8 @@ class InsideSilos(PublicModels):
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         if not isinstance(home, SiloHome):
             return super()._run(home, door, progress)
+        if self.silos_per_person > 1:
+            require_all_nodes(door)
         doors, blocks = node_doors(door), blocks_for(home.coding.levels)
         people = home.people()
         self._warn_of_delta(door, int(people.sum()))
