@@ -7,8 +7,9 @@ on the releases before it, so the log likelihood ratio of a whole run is
     Σ_t (‖r_t − c′_t‖² − ‖r_t − c_t‖²) / (2σ_t²),
 
 c_t and c′_t being what the tasks *would have sent* under either candidate, given what was broadcast
-before. We get them by replay: the same run fitted again with the other candidate. The ledger
-returns the releases that it persisted and spends nothing; our recording one notes what was sent.
+before. We get them by replay: the same run fitted again with the other candidate. Our ledger asks
+everybody to contribute again, notes what was sent, returns the releases that it persisted, and
+spends nothing.
 
 **The blunt one** trains a classifier on the transcript, as if nothing were known.
 """
@@ -24,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
-from tacit.audits.cases import OTHER_TASKS, TASK, Asked, Case, task_claim
+from tacit.audits.cases import TASK, Asked, Case, task_claim
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
-from tacit.privacy.budget import Budget
+from tacit.privacy.budget import OTHER_TASKS, Budget
 from tacit.privacy.ledger import Key, Ledger, Mechanism, Release, new_run
 from tacit.privacy.mechanisms import (
     DiagonalGaussian,
@@ -75,6 +76,9 @@ class Recorder(Ledger):
     def __init__(self) -> None:
         super().__init__(None)
         self.noted: list[tuple[Any, FloatArray, FloatArray]] = []  # mechanism, rows, release
+
+    def released(self, key: Key) -> None:
+        """Hidden, so that everybody contributes in a replay too."""
 
     def release(
         self, mechanism: Mechanism, contributions: Any, *, key: Key, rng: Rng = None
