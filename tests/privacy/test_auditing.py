@@ -32,7 +32,7 @@ from tacit.privacy.auditing import (
     one_run_p_value,
     upper,
 )
-from tacit.privacy.auditing.events import best_threshold
+from tacit.privacy.auditing.regions import best_threshold
 
 ALPHA = 1e-6
 

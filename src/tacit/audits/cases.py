@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure
 from tacit.privacy.auditing import AuditResult, Claim, Draw, Progress, Region, audit
+from tacit.privacy.budget import OTHER_TASKS
 
 TASK = "a task: its model and its data"
-OTHER_TASKS = "all other tasks together, who see every release"
 
 
 def task_claim(

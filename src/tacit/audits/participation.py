@@ -25,9 +25,10 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
 from tacit.arrays import FloatArray
-from tacit.audits.cases import OTHER_TASKS, Asked, Audit, Case, task_claim
+from tacit.audits.cases import Asked, Audit, Case, task_claim
 from tacit.privacy.accounting import Approximate, poisson_epsilon, visible_epsilon
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
+from tacit.privacy.budget import OTHER_TASKS
 
 TASKS, COHORT, CLIP, SIGMA = 100, 10, 1.0, 0.5
 RATE = COHORT / TASKS

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
-from tacit.audits.cases import OTHER_TASKS, Asked, Audit, Case, task_claim
+from tacit.audits.cases import Asked, Audit, Case, task_claim
 from tacit.audits.task_isolation import exact, moved, told_apart
 from tacit.engine import Unprotected
 from tacit.neural import mixing
@@ -32,6 +32,7 @@ from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.neural.secret_streams import Coins
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Side
+from tacit.privacy.budget import OTHER_TASKS
 from tacit.privacy.mechanisms.grid import grid
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tacit.privacy.auditing.bounds import (
     upper,
 )
 from tacit.privacy.auditing.claims import AuditResult, Claim, Histogram
-from tacit.privacy.auditing.events import Region, Side, above, below, bound, classifier
+from tacit.privacy.auditing.regions import Region, Side, above, below, bound, classifier
 from tacit.privacy.auditing.trials import Draw, Progress, audit, audit_exact, audit_one_run
 
 __all__ = [

@@ -13,7 +13,7 @@ from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure
 from tacit.privacy.auditing.bounds import Counts, check_confidence, one_run_epsilon
 from tacit.privacy.auditing.claims import AuditResult, Claim, Histogram
-from tacit.privacy.auditing.events import Bound, Region, Side, best_threshold, bound, classifier
+from tacit.privacy.auditing.regions import Bound, Region, Side, best_threshold, bound, classifier
 
 Draw = Callable[[Side, np.random.Generator, int], FloatArray]
 """(side, rng, n) → n independent statistics (n,), or features (n, k), under that neighbour."""
@@ -53,7 +53,7 @@ def audit(
     ``reproducible=False``: draw has secure noise, and no seed repeats it. ``stratum``: see
     ``epsilon_between``.
 
-    >>> from tacit.privacy.auditing.events import above
+    >>> from tacit.privacy.auditing.regions import above
     >>> def laplace(side, rng, n):
     ...     return side + rng.laplace(size=n)
     >>> audit(laplace, Pure(0.5), events=above(1.0, under=1), seed=0).verdict

@@ -1,4 +1,4 @@
-"""Events: fixed in advance, or searched on trials that are not counted."""
+"""Regions of a statistic: fixed in advance, or searched on trials that are not counted."""
 
 from __future__ import annotations
 
