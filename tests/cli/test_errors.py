@@ -8,6 +8,7 @@ import resource
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,19 +257,28 @@ def test_no_permission_is_told_in_one_line(forbidden: str, desk: Desk, process: 
     assert any(why in done.err for why in ("ermission denied", "not readable", "not writable"))
 
 
-def small_files() -> None:
-    """A file may grow to 20 kB: what comes after is refused, as on a full disk."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+def small_files(most: int) -> None:
+    """A file may grow to so many bytes: what comes after is refused, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
 
 def test_a_full_disk_is_told_in_one_line_and_the_run_can_be_resumed(
     desk: Desk, command: Command, process: Command
 ) -> None:
     """The pages do not fit any more; the releases are on the ledger already."""
-    done = process(*desk.fit(), preexec_fn=small_files)
+    done = process(*desk.fit(), preexec_fn=partial(small_files, 1_000_000))
     require_one_line(done, "File too large")
     resumed = command(*desk.fit(resume=True, json=True))
     assert json.loads(resumed.out)["guarantee"]["epsilon"] == pytest.approx(1.0)
+
+
+def test_a_disk_too_full_for_the_ledger_releases_nothing(
+    desk: Desk, command: Command, process: Command
+) -> None:
+    done = process(*desk.fit(), preexec_fn=partial(small_files, 20_000))
+    require_one_line(done, "nothing was released")
+    again = command(*desk.fit(json=True))
+    assert json.loads(again.out)["guarantee"]["epsilon"] == pytest.approx(1.0)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
