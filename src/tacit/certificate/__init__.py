@@ -4,6 +4,7 @@
 ``accounts``    the public steps behind an ε, and their sum
 ``issuing``     making a certificate, and what may leave with it
 ``checks``      checking a folder from what is in it
+``contents``    and what lies beside its certificate
 ``since``       what was recorded for its tasks after it was made
 """
 
