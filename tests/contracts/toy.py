@@ -17,9 +17,9 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.estimator import Home, PrivateLearner, learner
-from tacit.parameters import Between
 from tacit.linear.single_task_fits import best_alone
 from tacit.linear.threads import isolated
+from tacit.parameters import Between
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Declared, Release
 
