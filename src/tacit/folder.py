@@ -107,7 +107,7 @@ def parsed(content: bytes, path: Path) -> dict[str, Any]:
         raise InvalidInput(f"{path} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidInput(f"{path} holds {type(value).__name__}, expected an object")
-    if _is_deep(value):
+    if is_deep(value):
         raise InvalidInput(f"{path} nests deeper than {DEEPEST} levels: no file of ours does")
     return value
 
@@ -118,10 +118,12 @@ def _float64(text: str) -> float:
     return number
 
 
-def _is_deep(value: Any) -> bool:
+def is_deep(value: Any) -> bool:
     """Whether lists and objects nest deeper than whoever reads or writes them could follow."""
     level = [value]
     for _ in range(DEEPEST):
+        if not level:
+            return False
         parts = [part.values() if isinstance(part, dict) else part for part in level]
         level = [inner for part in parts for inner in part if isinstance(inner, dict | list)]
     return bool(level)

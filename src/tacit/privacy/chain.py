@@ -110,6 +110,21 @@ def canonical(value: object) -> str:
         raise InvalidInput(f"this cannot be written into a ledger: {error}") from None
 
 
+def parsed(text: str | bytes) -> Any:
+    """Inverse of canonical; ValueError where it is no JSON, or a number in it is not finite.
+
+    >>> parsed('{"a":[1,0.5]}')
+    {'a': [1, 0.5]}
+    """
+    return json.loads(text, parse_float=_finite, parse_constant=_finite)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no finite number")
+    return number
+
+
 def _plain(value: object) -> object:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
@@ -151,14 +166,26 @@ def event_to_json(event: Event) -> dict[str, Any]:
     """
     if type(event).__name__ not in _EVENTS:
         raise InvalidInput(f"an event is one of {', '.join(_EVENTS)}; got {event!r}")
-    fields = {k: v if isinstance(v, str) else float(v) for k, v in asdict(event).items()}
-    numbers = [value for value in fields.values() if not isinstance(value, str)]
+    fields = {k: v if k == "neighbours" else float(v) for k, v in asdict(event).items()}
+    numbers = [value for name, value in fields.items() if name != "neighbours"]
     if not all(0 <= number < math.inf for number in numbers):
         raise InvalidInput(f"the numbers of an event are finite and not negative, got {event}")
     return {"kind": type(event).__name__, **fields}
 
 
 def event_from_json(fields: dict[str, Any]) -> Event:
-    """Inverse of event_to_json."""
+    """Inverse of event_to_json; InvalidInput for what it never wrote: whoever appends an event with
+    a negative ε would be refunded.
+
+    >>> event_from_json({"kind": "Pure", "epsilon": -1.0})
+    Traceback (most recent call last):
+    tacit.errors.InvalidInput: a ledger has no event {'kind': 'Pure', 'epsilon': -1.0}
+    """
     found: Event = _EVENTS[fields["kind"]](**{k: v for k, v in fields.items() if k != "kind"})
+    try:
+        written = event_to_json(found)
+    except (TypeError, ValueError, OverflowError):
+        written = {}
+    if written != fields:
+        raise InvalidInput(f"a ledger has no event {fields}")
     return found

@@ -84,12 +84,8 @@ class Line:
             self._mutex.notify()
             if not self._led:
                 self._led = caller.leads = True
-        try:
-            if not caller.leads:
-                caller.called.wait()
-        except BaseException:
-            self.leave(caller)
-            raise
+        if not caller.leads:
+            caller.called.wait()
 
     def take(self) -> Sequence[Caller]:
         """Everybody who waits now. As many as the last time are given a moment to come back:
@@ -101,7 +97,7 @@ class Line:
             return self._taken
 
     def leave(self, caller: Caller) -> None:
-        """Whoever led, or gave up, goes: nobody is left behind, and the next one leads."""
+        """Whoever is done, or gave up, goes: nobody is left behind, and the next one leads."""
         with self._mutex:
             self._waiting = [each for each in self._waiting if each is not caller]
             if not caller.leads:
@@ -139,14 +135,14 @@ class Writing(Record):
     def _transact(self, decide: Callable[[], T]) -> T:
         """What ``decide`` returns, run inside a transaction, once that is durable."""
         caller = Caller(decide)
-        self._line.join(caller)
-        if caller.leads:
-            try:
+        try:
+            self._line.join(caller)
+            if caller.leads:
                 callers = self._line.take()
                 with LOCK:
                     self._commit(callers, caller)
-            finally:
-                self._line.leave(caller)
+        finally:  # at whatever instant it is interrupted
+            self._line.leave(caller)
         result: T = caller.outcome()
         return result
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tacit.errors import LedgerCorrupt
+from tacit.files import read_bytes
 from tacit.privacy.chain import Anchor
 
 
@@ -21,16 +22,16 @@ class KeptHead:
 
     def read(self) -> Anchor | None:
         """The entry that was the newest when the file was last written, if that is known."""
-        if self._place is None:
-            return None
         try:
-            text = self._place.read_text(encoding="ascii").strip("\0")
+            if self._place is None or not self._place.exists():
+                return None
+            text = read_bytes(self._place).decode("ascii").strip("\0")
             if not text:
                 return None  # lost with the power: its name was synced, and what it held was not
             kept = json.loads(text)
+            if not 0 < int(kept["length"]) < 2**63:
+                raise ValueError(f"no entry has the number {kept['length']}")
             return Anchor(str(kept["digest"]), int(kept["length"]))
-        except FileNotFoundError:
-            return None
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError, OSError) as error:
             raise LedgerCorrupt(f"{self._place} is not the head of a ledger: {error!r}") from None
 

@@ -24,7 +24,6 @@ import os
 import secrets
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,7 @@ from tacit.privacy.reading import read_entry
 from tacit.privacy.record import checked_key
 from tacit.privacy.release import Declared, Key, Mechanism, Release, new_run
 from tacit.privacy.runs import Cap, Run, checked_cap, made_now
-from tacit.privacy.store import LOCK, Place, Store
+from tacit.privacy.store import LOCK, Place, Store, located
 from tacit.tasks.labels import canonical_label
 
 __all__ = [
@@ -94,7 +93,7 @@ class Ledger(Writing):
         cap: Budget | Sequence[Budget] | None = None,
         read_only: bool = False,
     ) -> None:
-        self.path = None if path is None else Path(path).resolve()
+        self.path = None if path is None else located(path)
         self.dataset, self.cap = canonical_label(dataset), checked_cap(cap)
         self._begin(Store(self.path, _first_row(), read_only=read_only))
 
@@ -228,10 +227,11 @@ class Ledger(Writing):
     def _spent_before(self, key: Key, place: Place, payload: dict[str, Any]) -> Release | None:
         """The output of an earlier spend, or None: it is to be drawn again.
 
-        Nobody draws on the word of an index: who began with a snapshot folds everything first.
+        Nobody draws on the word of an index, or of an entry that was read before: everything is
+        folded first.
         """
         found = self._output(key, place)
-        if found is None and self._fold.believed:
+        if found is None:
             self._fold = self._folded(self._fold.seq)
         row = self._store.row(place.spend)
         recorded = {} if row is None else read_entry(self._store, row).payload

@@ -9,12 +9,11 @@ A run for 100,000 tasks names them all, and their shares: two megabytes. A paylo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from tacit.errors import InvalidInput, LedgerCorrupt
-from tacit.privacy.chain import canonical
+from tacit.privacy.chain import canonical, parsed
 
 LONG = 64
 """Shorter lists stay where they are."""
@@ -41,7 +40,7 @@ def lengthened(value: Any, get: Callable[[str], bytes | None]) -> Any:
         found = get(str(value["list"]))
         if found is None:
             raise LedgerCorrupt(f"a list of {value['list']} was edited or removed")
-        return json.loads(found)
+        return parsed(found)
     if isinstance(value, dict):
         return {name: lengthened(each, get) for name, each in value.items()}
     return value

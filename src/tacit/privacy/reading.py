@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, TacitError
-from tacit.privacy.chain import GENESIS, Entry, Row, link, linked
+from tacit.folder import DEEPEST, is_deep
+from tacit.privacy.chain import GENESIS, Entry, Row, link, linked, parsed, sha256
 from tacit.privacy.lists import lengthened
 from tacit.privacy.release import Key
 from tacit.privacy.runs import Run
+from tacit.privacy.snapshot import written
 from tacit.privacy.spending import Declaration, Spending
 from tacit.privacy.store import Store
 
@@ -19,9 +19,11 @@ UNREADABLE = (TacitError, LookupError, TypeError, ValueError, ArithmeticError, A
 def read_entry(store: Store, row: Row) -> Entry:
     """A stored row, with the lists that it names; LedgerCorrupt where it is no JSON of ours."""
     try:
-        payload = json.loads(row.payload)
+        payload = parsed(row.payload)
         payload = lengthened(payload, store.blob) if '"list"' in row.payload else payload
         wrong = None if isinstance(payload, dict) else f"a {type(payload).__name__}"
+        if wrong is None and is_deep(payload):
+            wrong = f"it nests deeper than {DEEPEST} levels"
     except (LedgerCorrupt, ValueError, RecursionError) as error:
         wrong = str(error)
     if wrong is not None:
@@ -77,6 +79,8 @@ class Fold:
         try:
             if row.kind in ("spend", "output"):
                 self._require_place(entry)
+            if row.kind == "snapshot":
+                self._require_true(entry)
             self.add(entry, row.digest, strict=strict)
         except (LedgerError, BudgetExceeded) as error:
             raise LedgerCorrupt(f"entry {row.seq} should not be there: {error}") from None
@@ -90,6 +94,12 @@ class Fold:
         if entry.kind == "snapshot":
             self.snapshot = (entry.seq, str(entry.payload["sha256"]))
         self.seq, self.digest = entry.seq, digest
+
+    def _require_true(self, entry: Entry) -> None:
+        """A snapshot is of the entries before it, whoever wrote it: what follows it, and the head
+        kept of that, would let the next one begin there."""
+        if entry.payload["sha256"] != sha256(written(self.state)):
+            raise LedgerCorrupt("a snapshot that says something else than the entries before it")
 
     def _require_place(self, entry: Entry) -> None:
         """Each key has one spend, and one output after it: those that the index knows."""

@@ -210,6 +210,8 @@ class Record:
             kept, row = self._store.kept_head.read(), self._store.newest_snapshot()
             if kept is None or row is None or row.seq > kept.length or not self._holds(kept):
                 return
+            if row.kind != "snapshot":  # the index that found it is not trusted
+                return
             declared = Declaration(row.seq, row.digest.hex())
             digest = read_declared(self._store, declared).payload["sha256"]
             blob = self._store.blob(digest)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from tacit.errors import LedgerCorrupt, LedgerError
+from tacit.errors import InvalidInput, LedgerCorrupt, LedgerError
 from tacit.privacy import store_file
 from tacit.privacy.chain import Row, canonical, sha256
 from tacit.privacy.heads import KeptHead
@@ -41,6 +41,18 @@ if hasattr(os, "register_at_fork"):
 
 _LEFT_TO_THE_PARENT: list[sqlite3.Connection] = []
 """A child may neither use nor close its parent's connections: it keeps them, untouched."""
+
+
+def located(path: str | os.PathLike[str]) -> Path:
+    """Where the file is, wherever the process goes."""
+    try:
+        place = Path(path).resolve()
+        os.fsencode(place)
+    except (TypeError, ValueError, RuntimeError) as error:  # a zero byte; a circular link
+        raise InvalidInput(f"{path!r} names no file for a ledger: {error}") from None
+    if not place.name:
+        raise InvalidInput(f"{str(path)!r} is a folder; expected a file for a ledger")
+    return place
 
 
 class Place(NamedTuple):
@@ -99,6 +111,10 @@ class Store:
             yield from page
             if len(page) < PAGE:
                 return
+            if page[-1].seq < first:  # a damaged tree, which would be walked for ever
+                raise LedgerCorrupt(
+                    f"{self.name}: its entries are not in order; nothing was released"
+                )
             first = page[-1].seq + 1
 
     def row(self, seq: int) -> Row | None:
@@ -231,7 +247,7 @@ class Store:
     def _connect(self) -> None:
         place = self.name
         if self.read_only:
-            place = f"file:{quote(str(self._path))}?mode=ro"
+            place = f"file:{quote(os.fsencode(str(self._path)))}?mode=ro"
         self._connection = sqlite3.connect(
             place,
             timeout=BUSY_SECONDS,
@@ -249,6 +265,11 @@ class Store:
     def _recognise(self) -> None:
         application, version = self._pragma("application_id"), self.version
         store_file.require_known(self.name, application, version, read_only=self.read_only)
+        if computed := self._found("SELECT name FROM sqlite_schema WHERE rootpage = 0"):
+            raise LedgerCorrupt(
+                f"{self.name} has {computed[0][0]!r}, a view or trigger: what it says would be "
+                "computed, for as long as somebody likes; nothing was released"
+            )
         if not self.read_only:
             self._connection.execute("PRAGMA journal_mode = DELETE")
 
