@@ -25,6 +25,7 @@ from tacit.linear.losses import Squared
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import statistics, sum_sensitivity
+from tacit.privacy.release import Declared
 
 ALPHA = 1e-6
 BUDGET = Budget(8.0)
@@ -123,7 +124,7 @@ def test_a_node_that_hides_its_state_is_found_out(monkeypatch: pytest.MonkeyPatc
 
     def hidden(self: PrivateNode, column: FloatArray, state: Any) -> tuple[FloatArray, Any]:
         rows = sound(self, column, state)[0]
-        return rows, state - 2.0 * rows.mean(axis=0)
+        return rows, Declared(state.value - 2.0 * rows.mean(axis=0))
 
     sound = PrivateNode.contribute
     monkeypatch.setattr(PrivateNode, "contribute", hidden)
