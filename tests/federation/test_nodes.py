@@ -202,3 +202,10 @@ def test_seeded_noise_and_a_trusted_server_stay_in_one_process(federation: Make)
     there = federation("AsyncProximal", noise="secure", releases=1, server="trusted")
     with pytest.raises(InvalidInput, match="one process only"):
         coordinate(there.place, there.channel())
+
+
+def test_sums_alone_are_for_rounds(federation: Make) -> None:
+    rows = {str(label): 12 for label in range(6)}
+    there = federation("AsyncProximal", noise="secure", releases=1, rows=rows, fewest=4)
+    with pytest.raises(InvalidInput, match="send releases alone"):
+        coordinate(there.place, there.channel())

@@ -121,6 +121,8 @@ def _engine_for(model: MultiTaskEstimator, sites: Sites) -> Engine:
     own_way = getattr(model, "server", None) != "adversary" or getattr(model, "as_published", False)
     if own_way or not hasattr(model, "_parties"):
         raise InvalidInput(f"{type(model).__name__} with these parameters runs in one process only")
+    if sites.terms.fewest is not None:
+        raise InvalidInput("fewest hides rows in sums; nodes that trust nobody send releases alone")
     return OverNodes(sites)
 
 
