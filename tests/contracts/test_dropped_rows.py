@@ -24,7 +24,7 @@ from tacit import (
 )
 from tacit.errors import InvalidInput, MissingValues
 
-TASK_LEVEL = [
+TASK_LEVEL: list[Any] = [
     MeanRegularized,
     CovariancePrior,
     SharedPrior,

@@ -46,7 +46,7 @@ from tacit.privacy.release import Declared, Release
 
 MODEL_PROTECTED = [LowRank, GroupSparse, Decomposed, TaskRelationship, AveragedModel]
 RELEASED_MODELS = [TaskRelationship, AveragedModel, AsyncProximal]  # coef_ is itself a release
-PRIVATE = [
+PRIVATE: list[Any] = [
     MeanRegularized,
     CovariancePrior,
     SharedPrior,

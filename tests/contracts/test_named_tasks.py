@@ -29,7 +29,7 @@ from tacit import (
 from tacit.errors import InvalidInput, UnknownTask
 from tacit.tasks import TaskSet
 
-PRIVATE = [
+PRIVATE: list[Any] = [
     MeanRegularized,
     CovariancePrior,
     SharedPrior,

@@ -12,8 +12,9 @@ from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 from tacit.errors import UnknownTask
 from tacit.estimator import Home
+from tacit.estimator.open_scale import scale_votes
 from tacit.learners.mean_regularized.curator import MOST_ROUNDS, public_rounds
-from tacit.learners.mean_regularized.participant import directions, scale_votes, step_votes
+from tacit.learners.mean_regularized.participant import directions, step_votes
 from tacit.linear.batched import Problems, shared_mean, solve_path
 from tacit.linear.losses import Logistic, Squared
 from tacit.linear.model_averaging import default_penalty
