@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure
 from tacit.privacy.auditing import AuditResult, Claim, Draw, Progress, Region, audit
-from tacit.privacy.budget import OTHER_TASKS
-
-TASK = "a task: its model and its data"
+from tacit.privacy.budget import A_TASK, OTHER_TASKS
 
 
 def task_claim(
@@ -24,7 +22,7 @@ def task_claim(
     read_at: float = 1e-5,
 ) -> Claim:
     """What somebody says that one task's model and data are protected by."""
-    return Claim(event, TASK, neighbours, adversary, proven, source, read_at)
+    return Claim(event, A_TASK, neighbours, adversary, proven, source, read_at)
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
-from tacit.audits.cases import TASK, Asked, Case, task_claim
+from tacit.audits.cases import Asked, Case, task_claim
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
-from tacit.privacy.budget import OTHER_TASKS, Budget
+from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget
 from tacit.privacy.ledger import Key, Ledger, Mechanism, Release, new_run
 from tacit.privacy.mechanisms import (
     DiagonalGaussian,
@@ -142,7 +142,7 @@ class Pair:
     tasks: Callable[[int], Data]
     said: str
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"rounds": 1})
-    unit: str = TASK
+    unit: str = A_TASK
     adversary: str = OTHER_TASKS
     run: str | None = None  # its name, where the order of messages follows from it
 
