@@ -20,6 +20,7 @@ import argparse
 import json
 import logging
 import warnings
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -37,7 +38,7 @@ GROUPS = ((0, 1, 2), (5, 6), (7, 8, 9), tuple(range(10, 21)), (21, 22, 23), (24,
 PERCENT = (3, 4)
 BATCH, ROUNDS, CLIP = 32, 201, 1.0
 PICKED = 2  # splits on whose test rows a setting of theirs is picked
-RATES, LAMBDAS = (0.003, 0.01, 0.03), (0.3, 1.0, 3.0)
+RATES, LAMBDAS = (0.003, 0.01, 0.03), (0.3, 1.0, 3.0, 10.0)
 
 
 def said(case: str, **numbers: Any) -> None:
@@ -236,7 +237,7 @@ def tested(folds: Any, epsilon: float | None, rate: float, lam: float | None) ->
 # --- generated tasks -----------------------------------------------------------------------------
 
 
-FAMILIES = {
+FAMILIES: dict[str, Callable[[np.random.Generator], Any]] = {
     "few directions (S1)": lambda rng: low_rank_tasks(100, 200, 30, test_rows=100, rng=rng),
     "few features (S1)": lambda rng: group_sparse_tasks(100, 200, 30, test_rows=100, rng=rng),
     "a common mean, 30 tasks": lambda rng: related_tasks(30, 200, 10, test_rows=100, rng=rng),
