@@ -291,6 +291,20 @@ def test_a_schedule_needs_weights(given: Any) -> None:
         schedule_weights(given, 2, accelerated=True, strong_convexity=0.0)
 
 
+@pytest.mark.parametrize("schedule", [[1.0, 2.0, 2.0], ("power", 3.0)])
+def test_a_schedule_is_kept_whoever_chooses_the_rounds(schedule: Any, small: Generated) -> None:
+    """With rounds="auto" it was passed over in silence."""
+    model = LowRank(budget=Budget(5e3), schedule=schedule, noise="simulated", random_state=0)
+    model.fit(small.X, small.y, task=small.task)
+    mus = [step["event"]["mu"] for step in model.history_]
+    kept = LowRank(
+        budget=Budget(5e3), schedule=schedule, rounds=len(mus), noise="simulated", random_state=0
+    ).fit(small.X, small.y, task=small.task)
+    assert len(mus) > 1
+    assert mus == [step["event"]["mu"] for step in kept.history_]
+    assert mus[1] > 1.5 * mus[0]
+
+
 def test_rounds_spend_by_the_schedule(small: Generated) -> None:
     model = LowRank(budget=Budget(1.0), rounds=5).fit(small.X, small.y, task=small.task)
     mus = np.array([line["event"]["mu"] for line in model.history_])

@@ -210,7 +210,8 @@ def read_table(path: str | Path, *, infer: bool = False) -> Any:
         else:
             frame = polars.read_csv(file, infer_schema=infer, infer_schema_length=None)
             frame = frame.with_columns(_without_blanks())
-    except (polars.exceptions.PolarsError, OSError) as error:
+    except (polars.exceptions.PolarsError, OSError, TypeError) as error:
+        # TypeError: its name is no text, and polars takes it for an object
         raise InvalidInput(f"{file.name} cannot be read as a table: {error}") from error
     if frame.height == 0:
         raise InvalidInput(f"{file.name} has no rows; expected at least one below its header")
@@ -265,7 +266,7 @@ def _plain_array(values: Any, name: str) -> Array:
     try:
         read = values.to_numpy if hasattr(values, "to_numpy") else lambda: np.asarray(values)
         return np.asarray(read())
-    except (TypeError, ValueError, RuntimeError) as error:
+    except Exception as error:  # whatever somebody's table raises
         raise InvalidInput(f"{name} cannot be read as an array: {error}") from error
 
 

@@ -76,6 +76,15 @@ Exponent = Annotated[float, Between(-100, 100)]
 Schedule = Literal["auto"] | tuple[Literal["power", "geometric"], Exponent] | Sequence[NonNegative]
 
 
+def is_weights(schedule: Schedule) -> bool:
+    """Whether it names each round's weight, and so their number.
+
+    >>> is_weights([1.0, 3.0]), is_weights(("power", 0.4)), is_weights("auto")
+    (True, False, False)
+    """
+    return not (isinstance(schedule, str) or len(schedule) == 0 or isinstance(schedule[0], str))
+
+
 def schedule_weights(
     schedule: Schedule, rounds: int, *, accelerated: bool, strong_convexity: float
 ) -> FloatArray:

@@ -14,6 +14,7 @@ from tacit.estimator import Home, PrivateLearner, learner
 from tacit.learners.model_protected.covariance_schedule import (
     Kind,
     Schedule,
+    is_weights,
     noises_at_home,
     published_amounts,
     published_mechanism,
@@ -66,8 +67,9 @@ class ModelProtected(PrivateLearner):
 
     ``penalty`` is λ ("auto": a public rule; by held-out rows in the twin); ``mechanism`` "gaussian"
     or a pure one; ``covariance`` "features" (WWᵀ) or "tasks" (WᵀW); ``schedule`` "auto" (Theorem
-    6), ("power", α), ("geometric", Q) or weights; ``start`` "ridge", "lasso", "zeros" or a function
-    (problems, loss) → models (1, D), called with one task at a time; ``refit`` as above (6);
+    6), ("power", α), ("geometric", Q) or each round's weight; ``start`` "ridge", "lasso", "zeros"
+    or a function (problems, loss) → models (1, D), called with one task at a time; ``refit`` as
+    above (6);
     ``protect_examples`` a Budget for Algorithm 5; ``as_published`` True, or "first" for the first
     version's sensitivities.
     """
@@ -173,6 +175,8 @@ class ModelProtected(PrivateLearner):
         """T, from (ε, δ, m, d): more rounds only while their noise stays below the signal."""
         if self.rounds != "auto":
             return int(self.rounds)
+        if is_weights(self.schedule):
+            return len(self.schedule)
         if self.as_published:
             return PUBLISHED_ROUNDS
         _, (edge,) = self._mechanisms(facts, 1)
@@ -182,9 +186,8 @@ class ModelProtected(PrivateLearner):
     def _mechanisms(self, facts: Facts, rounds: int) -> tuple[tuple[Any, ...], tuple[float, ...]]:
         """One for each round, and the edge of its noise."""
         clip_norm, m, d = self._clip(), facts.n_tasks, facts.width - 1
-        schedule: Schedule = self.schedule if self.rounds == rounds else "auto"
         weights = schedule_weights(
-            schedule,
+            self.schedule,
             rounds,
             accelerated=self.accelerated,
             strong_convexity=self.strong_convexity,
