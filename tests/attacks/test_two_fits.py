@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from harness import answer
 
 from tacit import files, folder
 from tacit.errors import InvalidInput
@@ -41,9 +42,11 @@ def started(home: Path, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
+OPTIONS = ("--task", "school", "--target", "score", "--epsilon", 1, "--ranges", "ranges.toml")
+
+
 def fit(home: Path, *more: object) -> subprocess.Popen[str]:
-    options = ("--task", "school", "--target", "score", "--epsilon", 1, "--ranges", "ranges.toml")
-    return started(home, "fit", "pupils.csv", *options, "--out", "model", *more)
+    return started(home, "fit", "pupils.csv", *OPTIONS, "--out", "model", *more)
 
 
 def test_of_two_fits_into_one_folder_one_is_refused_and_the_others_folder_is_sound(
@@ -119,21 +122,23 @@ def test_a_folder_that_was_removed_while_somebody_waited_for_it_is_made_again(
         folder.held(place).__enter__()
 
 
-def test_a_fit_that_is_killed_anywhere_is_taken_up_and_its_folder_is_sound(home: Path) -> None:
+def test_a_fit_that_is_killed_anywhere_is_taken_up_and_its_folder_is_sound(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """kill -9 once each of the files that it writes is there: what it began, ``--resume`` ends."""
+    monkeypatch.chdir(home)
     for name in ("run.json", "model.safetensors", "seal.json", "report.html"):
         out = home / name.partition(".")[0]
-        process = fit(home, "--out", out)
+        process = fit(home, "--out", out, "--holdout", 0)
         until = time.monotonic() + 60
         while process.poll() is None and not (out / name).exists():
             assert time.monotonic() < until
+            time.sleep(0.001)
         process.kill()
         process.communicate()
         interrupted = not folder.RunState.read(out).complete
-        again = fit(home, "--out", out, *(["--resume"] if interrupted else []))
-        told = again.communicate(timeout=120)[1]
-        assert again.returncode == (0 if interrupted else 2), told
-        verified = started(home, "verify", out)
-        assert verified.communicate(timeout=120)[0]
-        assert verified.returncode == 0
+        how = ("--resume",) if interrupted else ()
+        again = answer("fit", "pupils.csv", *OPTIONS, "--out", out, "--holdout", 0, *how)
+        assert (again.code, again.problem) == (0 if interrupted else 2, ""), again
+        assert answer("verify", out).code == 0
         assert not list(out.glob(files.PARTIAL))
