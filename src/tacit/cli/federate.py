@@ -152,7 +152,7 @@ def _told(found: dict[str, Any]) -> list[str]:
 
 def write_terms(project: Project) -> Terms:
     """What config.toml and ranges.toml declare, with everybody's keys, in every folder."""
-    from tacit import folder
+    from tacit import files, folder
     from tacit.errors import InvalidInput
     from tacit.federation.coordinator import KEY
     from tacit.privacy.signing import signer_in
@@ -161,10 +161,10 @@ def write_terms(project: Project) -> Terms:
         raise InvalidInput(f"{project.place} has a run that was started; begin in another folder")
     config = _config(project.place / "config.toml")
     keys = {}
-    folder.make(project.coordinator, 0o700)
+    files.make(project.coordinator, 0o700)
     for name in config["sites"]:
         home = project.sites / name
-        folder.make(home, 0o700)
+        files.make(home, 0o700)
         keys[name] = signer_in(home / KEY).fingerprint
         if not (home / "node.key").exists():
             project.write_node_key(name)
@@ -180,11 +180,11 @@ def write_terms(project: Project) -> Terms:
 def _config(file: Path) -> dict[str, Any]:
     import tomllib
 
-    from tacit import folder
+    from tacit import files
     from tacit.errors import InvalidInput
 
     try:
-        found = tomllib.loads(folder.read_bytes(file).decode())
+        found = tomllib.loads(files.read_bytes(file).decode())
     except ValueError as error:
         raise InvalidInput(f"{file}: {error}") from None
     needed = {"learner", "epsilon", "task", "target", "columns", "hosts", "sites"}
@@ -228,7 +228,7 @@ def _example(project: Project, sites: int) -> None:
     import numpy as np
     import polars
 
-    from tacit import folder
+    from tacit import files
     from tacit.datasets import related_tasks
 
     count = max(6, 2 * sites)
@@ -236,7 +236,7 @@ def _example(project: Project, sites: int) -> None:
     names = [f"x{j}" for j in range(data.X.shape[1])]
     labels = np.array([f"clinic-{i:02d}" for i in range(count)])
     owner = np.arange(count) % sites
-    folder.make(project.place, 0o700)
+    files.make(project.place, 0o700)
     config = CONFIG.format(columns=json.dumps(names))
     for site in range(sites):
         own = labels[owner == site].tolist()
@@ -245,11 +245,11 @@ def _example(project: Project, sites: int) -> None:
         columns = {"clinic": labels[data.task[rows]], "outcome": data.y[rows]}
         columns |= {name: data.X[rows, j] for j, name in enumerate(names)}
         home = project.sites / f"site-{site + 1}"
-        folder.make(home, 0o700)
+        files.make(home, 0o700)
         polars.DataFrame(columns).write_csv(home / "rows.csv")
     ranges = "".join(
         f'[columns."{name}"]\ntype = "number"\nlow = -1\nhigh = 1\n\n' for name in names
     )
     ranges += '[columns."outcome"]\ntype = "number"\nlow = -6\nhigh = 6\n'
-    folder.replace_file(project.place / "ranges.toml", ranges.encode())
-    folder.replace_file(project.place / "config.toml", config.encode())
+    files.replace_file(project.place / "ranges.toml", ranges.encode())
+    files.replace_file(project.place / "config.toml", config.encode())
