@@ -146,8 +146,15 @@ class Tasks:
         self, step: Step, shared: Message, state: State | None
     ) -> tuple[FloatArray, Any]:
         """The models of all tasks; the mechanism clips them (Algorithm 2, step 3)."""
-        state = self.begin() if state is None else self.advance(state, shared["maps"].value[-1])
+        state = self.followed(shared, state)
         return or_zero(state.W[:, :-1], self.home.problems.speak(self.home.loss)), state
+
+    def followed(self, shared: Message, state: State | None = None) -> State:
+        """Where all tasks are after every map so far: one more round, or a run that resumes."""
+        state = self.begin() if state is None else state
+        for shared_map in shared["maps"].value[state.round :]:
+            state = self.advance(state, shared_map)
+        return state
 
     def advance(self, state: State, shared_map: FloatArray) -> State:
         """Algorithm 2, steps 9–11 (3: 8–10; 4: 10–16); Ŵ and then the next gradient step."""
@@ -291,10 +298,7 @@ def solved_at_home(tasks: Tasks, shared: Message) -> FloatArray:
 def _solved(tasks: Tasks, shared: Message) -> FloatArray:
     rules = tasks.rules
     if not rules.refit or KINDS[rules.kind] == "tasks":
-        state = tasks.begin()
-        for shared_map in shared["maps"].value:
-            state = tasks.advance(state, shared_map)
-        return tasks.own.from_smooth(state.models)
+        return tasks.own.from_smooth(tasks.followed(shared).models)
     covariance, edge = np.asarray(shared["covariance"].value), float(shared["edge"].value)
     trust = trusted_share(covariance, edge)
     if trust == 0:  # Proposition 1, exactly
