@@ -194,7 +194,7 @@ def mixed() -> None:
 
 
 def mixed_error(data: Drawn, effects: str) -> float:
-    import statsmodels.api as sm  # type: ignore[import-untyped]  # it ships no types
+    import statsmodels.api as sm
 
     low, high = data.X.min(0), data.X.max(0)
     scaled = (data.X - low) / np.where(high > low, high - low, 1.0)
