@@ -217,7 +217,9 @@ _PLAIN: dict[Any, Kind] = {
 
 
 def _either(allowed: tuple[Kind, ...]) -> str:
-    """>>> _either(kinds(Literal["a", "b"] | None))
+    """What is allowed, in one phrase.
+
+    >>> _either(kinds(Literal["a", "b"] | None))
     "'a', 'b' or None"
     """
     *most, last = (kind.said for kind in allowed)
