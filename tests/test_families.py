@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -27,7 +28,10 @@ def test_every_fit_of_a_grid_search_counts() -> None:
     rows = np.arange(len(DATA.y))
     halves = [(rows[::2], rows[1::2]), (rows[1::2], rows[::2])]  # every task in both
     search = GridSearchCV(learner(), {"rounds": [1, 2]}, cv=halves)
-    with pytest.warns(PrivacyWarning, match="fits of this estimator and its clones"):
+    with (
+        config_context(enable_metadata_routing=True),
+        pytest.warns(PrivacyWarning, match="fits of this estimator and its clones"),
+    ):
         search.fit(DATA.X, DATA.y, task=DATA.task)
     winner = search.best_estimator_.guarantee_
     assert winner.runs == 5  # two folds of two candidates, and the refit

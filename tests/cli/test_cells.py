@@ -52,7 +52,14 @@ def read(table: Path, ranges: str = RANGES) -> TaskSet:
     file = table.with_name("ranges.toml")
     file.write_text(ranges)
     request: Any = SimpleNamespace(
-        table=table, ranges=file, task="school", target="ill", learner="auto", loss="auto"
+        table=table,
+        ranges=file,
+        task="school",
+        target="ill",
+        learner="auto",
+        loss="auto",
+        person=None,
+        protect="task",
     )
     return read_data(request).tasks
 

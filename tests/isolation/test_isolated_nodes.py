@@ -317,8 +317,8 @@ def test_every_node_is_held_against_itself_before_its_first_release(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A product whose bits depend on the batch ends the run before anything is released."""
-    np.testing.assert_array_equal(a_node().start(), np.zeros(4))
-    np.testing.assert_array_equal(a_node(0).start(), np.zeros(4))
+    np.testing.assert_array_equal(a_node().start().value, np.zeros(4))
+    np.testing.assert_array_equal(a_node(0).start().value, np.zeros(4))
 
     def batched(X: FloatArray, A: FloatArray) -> FloatArray:
         return np.asarray(products(X, A) * (1 + 2.0**-50 * (len(X) > 1)))

@@ -201,10 +201,12 @@ def one_at_a_time(
         models = [start(task, loss) for task in problems.chunks(most=1)]
         expected = (1, problems.X.shape[1])
         for found in models:
-            if getattr(found, "shape", None) != expected or found.dtype.kind not in "fiu":
+            shape = getattr(found, "shape", None)
+            if shape != expected or found.dtype.kind not in "fiu":
+                seen = f"{type(found).__name__}" if shape is None else f"{shape} of {found.dtype}"
                 raise InvalidInput(
-                    "start is called with one task and returns its model, intercept last: "
-                    f"expected an array of shape {expected}, got {found!r}"
+                    "start is called with one task and returns its model, intercept last: an "
+                    f"array of numbers, expected shape {expected}, got {seen}"
                 )
         return np.concatenate(models, dtype=np.float64)
 
