@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 import random
-import signal
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
-from types import FrameType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
+from harness import Hung, impatient
 
 import tacit
 from tacit import Budget, neural
@@ -138,12 +136,12 @@ class Call:
     def problem(self) -> str | None:
         """What is wrong with how it ends; None: nothing."""
         try:
-            with warnings.catch_warnings(), watched():
+            with warnings.catch_warnings(), impatient(SECONDS):
                 warnings.simplefilter("ignore")
                 finite = all(map(_is_finite, _made_by(self.estimator(**self.given))))
         except TacitError:
             return None
-        except Exception as error:
+        except (Exception, Hung) as error:
             return f"{self} raised {type(error).__name__}: {error}"
         return None if finite else f"{self} gave models that are not finite"
 
@@ -232,19 +230,3 @@ def _told(value: Any) -> str:
 
 def _is_finite(values: Any) -> bool:
     return bool(np.isfinite(np.asarray(values, dtype=np.float64)).all())
-
-
-@contextmanager
-def watched(seconds: int = SECONDS) -> Iterator[None]:
-    """TimeoutError in what takes longer."""
-
-    def late(_: int, __: FrameType | None) -> None:
-        raise TimeoutError(f"still running after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)

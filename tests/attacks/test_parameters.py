@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
+import parameter_fuzz
 import pytest
-from parameter_fuzz import ESTIMATORS, LEARNERS, TASK, Call, X, Y, calls, watched
+from parameter_fuzz import ESTIMATORS, LEARNERS, TASK, Call, X, Y, calls
 
 import tacit
 from tacit import Budget, neural
@@ -58,9 +59,20 @@ def test_the_attack_finds_a_careless_estimator() -> None:
     assert "raised TypeError" in told
 
 
-def test_the_watchdog_barks() -> None:
-    with pytest.raises(TimeoutError), watched(1):
-        signal.pause()
+@learner
+class Endless(PrivateLearner):
+    """Waits for ever, where every error of the system becomes one of ours."""
+
+    def fit(self, X: Any, y: Any, task: Any = None, **_: Any) -> Any:
+        try:
+            signal.pause()
+        except OSError as error:
+            raise InvalidInput("a file is not there") from error
+
+
+def test_a_call_that_hangs_is_found_whatever_it_catches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parameter_fuzz, "SECONDS", 1)
+    assert "raised Hung: after 1 s" in str(Call(Endless, {}).problem())
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

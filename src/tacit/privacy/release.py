@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -107,16 +107,21 @@ class Release:
     @staticmethod
     def combine(function: Callable[..., ArrayLike], *parts: Release | Declared) -> Release:
         """function(value, value, ...): secure if all of its releases are."""
+        return Release.derive(lambda *values: {"": function(*values)}, *parts)[""]
+
+    @staticmethod
+    def derive(
+        function: Callable[..., Mapping[str, ArrayLike]], *parts: Release | Declared
+    ) -> dict[str, Release]:
+        """As combine, for a function that gives several values by name: each rests on all parts."""
         for part in parts:
             if not isinstance(part, Release | Declared):
                 raise InvalidInput(f"only a Release or Declared combines, got {type(part)}")
         releases = [part for part in parts if isinstance(part, Release)]
-        source = dict.fromkeys(key for release in releases for key in release.source)
-        return Release(
-            np.asarray(function(*(part.value for part in parts))),
-            tuple(source),
-            all(release.secure for release in releases),
-        )
+        source = tuple(dict.fromkeys(key for release in releases for key in release.source))
+        secure = all(release.secure for release in releases)
+        found = function(*(part.value for part in parts))
+        return {name: Release(np.asarray(value), source, secure) for name, value in found.items()}
 
 
 def _read_only(value: ArrayLike) -> Array:

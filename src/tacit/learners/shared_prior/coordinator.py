@@ -14,7 +14,7 @@ from tacit.arrays import FloatArray
 from tacit.engine import Facts, Public, Step
 from tacit.estimator.open_scale import unclear, voted_scales
 from tacit.learners.shared_prior.home import SCALES, Priors
-from tacit.learners.shared_prior.lessons import TRUSTED, Lessons, Values, values_of
+from tacit.learners.shared_prior.lessons import TRUSTED, Lessons, Values
 from tacit.learners.shared_prior.schedule import Schedule, is_wide, score_width, variance_grid
 from tacit.learners.shared_prior.shrinkage import nearness, smooth_vote, square_root
 from tacit.privacy.mechanisms.grid import smat
@@ -65,13 +65,13 @@ class Coordinator:
     def absorb(self, step: Step, shared: Public, release: Release) -> Public:
         """Everything that is shared is public, so what follows from it and a release is one."""
         assert isinstance(step.mechanism, WithGaussianNoise)
-        found = self.after(step, values_of(shared), release.value, step.mechanism.sigma)
-        told = {name: self._derived(value, release, shared) for name, value in found.items()}
-        return {**self.needed(step, shared), **told}
+        sigma = step.mechanism.sigma
 
-    @staticmethod
-    def _derived(value: FloatArray, release: Release, shared: Public) -> Release:
-        return Release.combine(lambda *_: value, release, *shared.values())
+        def after(total: FloatArray, *parts: Any) -> Values:
+            values = {name: np.asarray(part) for name, part in zip(shared, parts, strict=True)}
+            return self.after(step, values, total, sigma)
+
+        return {**self.needed(step, shared), **Release.derive(after, release, *shared.values())}
 
     def needed(self, step: Step, shared: Mapping[str, Any]) -> Mapping[str, Any]:
         """What is shared further: the lessons only until priors were made of them."""

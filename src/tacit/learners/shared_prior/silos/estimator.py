@@ -8,7 +8,7 @@ everything else is post-processing (hierarchy.py) or happens at home (home.py).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
@@ -21,7 +21,7 @@ from tacit.engine.silos import run_silos, speaking
 from tacit.errors import InvalidInput, PrivacyWarning
 from tacit.estimator import Home, learner
 from tacit.estimator.public_models import PublicModels
-from tacit.learners.shared_prior.silos.coding import coding_of
+from tacit.learners.shared_prior.silos.coding import Coding, coding_of
 from tacit.learners.shared_prior.silos.halves import (
     Coordinator,
     SiloHome,
@@ -148,7 +148,7 @@ class InsideSilos(PublicModels):
                 exact = home.problems.sum_rows(f * psi[:, None])
                 scores.append((exact, np.zeros_like(exact)))
                 now = learned(of, np.ones(J), home.loss, scores)
-        parts = _parts(home, now, range(J))
+        parts = _parts(home.coding, J, now, range(J))
         return {name: Unprotected(part) for name, part in parts.items()}
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
@@ -176,11 +176,10 @@ class InsideSilos(PublicModels):
         outcome = run_silos(silos, coordinator, doors, progress=progress)
         released = {k: v for k, v in outcome.shared.items() if k in (MOMENTS, SCORES)}
         of = [part for part in released.values() if isinstance(part, Release)]
-        now = coordinator.learned(*(part.value for part in of))
-        made = {
-            name: Release.combine(lambda *_, v=part: v, *of)
-            for name, part in _parts(home, now, plans).items()
-        }
+        coding, count = home.coding, home.problems.n_tasks  # both are public
+        made = Release.derive(
+            lambda *values: _parts(coding, count, coordinator.learned(*values), plans), *of
+        )
         return Outcome({**released, **made}, outcome.transcript)
 
     # --- what is promised ------------------------------------------------------------------------
@@ -271,11 +270,13 @@ def _numbers(person: Any, order: IntArray) -> IntArray:
     return codes[order]
 
 
-def _parts(home: SiloHome, now: Hierarchy, speaking: Any) -> dict[str, FloatArray]:
+def _parts(
+    coding: Coding, n_silos: int, now: Hierarchy, speaking: Iterable[int]
+) -> dict[str, FloatArray]:
     """What may be shown, in the columns of X: the prior, and a model of every silo."""
-    prior, coding = now.prior(), home.coding
+    prior = now.prior()
     mean = coding.models(prior.mean[None])[0]
-    models = np.tile(mean, (home.problems.n_tasks, 1))
+    models = np.tile(mean, (n_silos, 1))
     models[list(speaking)] = coding.models(now.models())
     return {
         "mean": mean,
