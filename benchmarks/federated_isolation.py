@@ -28,10 +28,10 @@ from federated_rounds import CASES, Case
 from torch import Tensor, nn
 
 from tacit.neural import mixing
+from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
 from tacit.neural.isolation_trial import doubt, same_bits
-from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.pmtl import FederatedClients, Plan
+from tacit.neural.pmtl import FederatedClients, FederatedPlan
 from tacit.neural.sampling import Everyone, Poisson
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
@@ -78,7 +78,7 @@ class Subject:
         torch.manual_seed(0)
         self.module = self.case.model().to(device)
         self.trainer = self.of(None)
-        self.plan = Plan(mixing.mean(CLIENTS), Poisson(RATE), CLIENTS, 1.0)
+        self.plan = FederatedPlan(mixing.mean(CLIENTS), Poisson(RATE), CLIENTS, 1.0)
         self.cohorts = [
             Poisson(RATE).cohort(CLIENTS, np.random.default_rng(seed)) for seed in range(3)
         ] + [np.arange(n) for n in (1, 2, 5, 33)]
@@ -94,14 +94,14 @@ class Subject:
         """Of one cohort."""
         return self.worked(np.asarray(cohort), trainer or self.trainer, self.plan)
 
-    def worked(self, cohort: Any, trainer: Trainer, plan: Plan) -> Tensor:
+    def worked(self, cohort: Any, trainer: Trainer, plan: FederatedPlan) -> Tensor:
         """The first round."""
         w = trainer.stacked.start()
         clients = FederatedClients(plan, trainer, COINS, plan.own_models(w))
         return clients.worked(plan.begin(w, 1.0), clients.models, cohort).updates.values
 
     def seconds(
-        self, cohort: Any, trainer: Trainer | None = None, *, plan: Plan | None = None
+        self, cohort: Any, trainer: Trainer | None = None, *, plan: FederatedPlan | None = None
     ) -> float:
         """The best time of a round, as it would be the next day: everything is captured."""
         times = []

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from tacit.neural.client_training import LocalWork, cross_entropy
 from tacit.neural.clients import Examples
-from tacit.neural.local import LocalWork, cross_entropy
 
 
 def pfl_seconds(module: nn.Module, work: LocalWork, examples: Examples, rounds: int = 3) -> float:

@@ -1,7 +1,7 @@
 """One federated round, the same work in several ways: 200 clients, 20 local steps each.
 
     plain loop   one client after the other, one nn.Module and optimiser each (how simulators do it)
-    ours         all clients at once (neural/local.py)
+    ours         all clients at once (neural/client_training.py)
     pfl          Apple's pfl-research, where installed
 
 ``small`` is 64-32-10 with batches of 10; ``mlp`` 784-200-62 and ``cnn`` (two 5×5 convolutions, 32
@@ -29,8 +29,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from tacit.neural.client_training import LocalWork, Trainer, cross_entropy
 from tacit.neural.clients import Examples, batches
-from tacit.neural.local import LocalWork, Trainer, cross_entropy
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 

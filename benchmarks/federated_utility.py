@@ -27,10 +27,10 @@ from torch import Tensor, nn
 
 from tacit.engine import Unprotected
 from tacit.neural import mixing
+from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
 from tacit.neural.finetuning import FINETUNINGS, Finetuning, finetuned
-from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.pmtl import FederatedClients, FederatedServer, Method, Plan
+from tacit.neural.pmtl import FederatedClients, FederatedPlan, FederatedServer, Method
 from tacit.neural.round_costs import multiplier
 from tacit.neural.sampling import Everyone
 from tacit.neural.secret_streams import Coins
@@ -145,7 +145,7 @@ def learned(
     z = noise(epsilon, settings.rounds)
     if z is not None:
         z *= m / SCORED  # on the mean, the noise of SCORED writers
-    plan, w = Plan(mixing.mean(m), Everyone(), m, z, method), stacked.start()
+    plan, w = FederatedPlan(mixing.mean(m), Everyone(), m, z, method), stacked.start()
     server = FederatedServer(plan, settings.rounds, plan.begin(w, settings.clip))
     clients = FederatedClients(plan, trainer, coins, plan.own_models(w))
     shared, models = server.start(), clients.models

@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 
 from tacit import folder
-from tacit.certificate import Subject, checked, digest, issued, require_proven, seal, write_folder
+from tacit.certificate import (
+    CertifiedRun,
+    checked,
+    digest,
+    issued,
+    require_proven,
+    seal,
+    write_folder,
+)
 from tacit.certificate.accounts import public_accounts, replayed
 from tacit.certificate.documents import SEAL, file_digest, rendered, signed, signed_by
 from tacit.certificate.issuing import first_line
@@ -46,12 +54,14 @@ def spend(
     ]
 
 
-def subject(ledger: Ledger, run: str, steps: list[dict[str, Any]], shared: float = 1.0) -> Subject:
+def subject(
+    ledger: Ledger, run: str, steps: list[dict[str, Any]], shared: float = 1.0
+) -> CertifiedRun:
     promised = stated(
         UNIT, ledger, TASKS, [run], neighbours="replace", accountant="exact Gaussian DP"
     )
     arrays = {"shared.mean": np.full(2, shared)}
-    return Subject("MeanRegularized", promised, steps, ledger, TASKS, run, SCHEMA, arrays)
+    return CertifiedRun("MeanRegularized", promised, steps, ledger, TASKS, run, SCHEMA, arrays)
 
 
 def made(

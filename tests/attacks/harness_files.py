@@ -203,9 +203,9 @@ def spoilt_checkpoint(home: Path, rng: random.Random) -> Iterator[str]:
     """A checkpoint is spoilt: refused with an error of ours, or the same bits as before."""
     import torch
 
-    from tacit.neural.checkpoint import State, read_checkpoint, write_checkpoint
+    from tacit.neural.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
-    state = State(3, torch.linspace(0, 1, 4)[None], 1.0, torch.arange(12.0).reshape(3, 4))
+    state = Checkpoint(3, torch.linspace(0, 1, 4)[None], 1.0, torch.arange(12.0).reshape(3, 4))
     file = home / "checkpoint"
     write_checkpoint(file, state, "run")
     kept = file.read_bytes()

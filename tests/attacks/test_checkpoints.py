@@ -19,13 +19,13 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import save  # noqa: E402 after what may be missing
 
 from tacit.neural.checkpoint import (  # noqa: E402 after what may be missing
-    State,
+    Checkpoint,
     _digest,
     read_checkpoint,
     write_checkpoint,
 )
 
-LIKE = State(2, torch.ones(1, 3), 1.0, torch.zeros(4, 3))
+LIKE = Checkpoint(2, torch.ones(1, 3), 1.0, torch.zeros(4, 3))
 ABOUT: dict[str, Any] = {"round": 2, "clip_norm": 1.0, "run": "r"}
 TENSORS = {"centres": torch.ones(1, 3), "models": torch.zeros(4, 3)}
 
@@ -82,7 +82,7 @@ def test_a_checkpoint_without_a_digest_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_short_floats_comes_back(tmp_path: Path) -> None:
-    kept = State(2, torch.ones(1, 3, dtype=torch.bfloat16), 1.0, None)
+    kept = Checkpoint(2, torch.ones(1, 3, dtype=torch.bfloat16), 1.0, None)
     write_checkpoint(tmp_path / "c", kept, "r")
     assert torch.equal(read_checkpoint(tmp_path / "c", kept)[0].centres, kept.centres)
 

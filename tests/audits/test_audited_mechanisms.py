@@ -15,7 +15,7 @@ from tacit.audits.single_releases import (
     CLIP,
     SUBJECTS,
     UNITS,
-    Pair,
+    RowPair,
     covariance_pair,
     gram_pair,
     mechanism_audits,
@@ -55,7 +55,7 @@ def test_sharp_at_epsilon_one(name: str) -> None:
 def test_the_pairs_are_the_worst(neighbours: Neighbours) -> None:
     """Each pair reaches the sensitivity that the mechanism states."""
 
-    def difference(pair: Pair, centre: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    def difference(pair: RowPair, centre: Callable[[FloatArray], FloatArray]) -> FloatArray:
         return centre(pair.clipped(0)) - centre(pair.clipped(1))
 
     sums = difference(sum_pair(neighbours), lambda rows: rows.sum(0))

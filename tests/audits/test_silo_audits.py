@@ -10,7 +10,7 @@ import pytest
 from tacit.arrays import FloatArray
 from tacit.audits.cases import Settings
 from tacit.audits.replays import Recorder
-from tacit.audits.silos import PAIR, SILOS, silo_audits
+from tacit.audits.silo_runs import PAIR, SILOS, silo_audits
 from tacit.learners.shared_prior.silos import halves
 from tacit.privacy.accounting import gaussian_mu
 from tacit.privacy.budget import Budget

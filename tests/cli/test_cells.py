@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.cli.cells import cells, task_texts
+from tacit.cli.fit_input import read_data
 from tacit.cli.loading import label_named
-from tacit.cli.reading import read_data
 from tacit.errors import InvalidInput
 from tacit.tasks import Column, TaskSet, read_table
 from tacit.tasks.labels import category

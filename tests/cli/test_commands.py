@@ -41,7 +41,7 @@ def test_the_demo_says_what_it_promises(
 ) -> None:
     from tacit.report import demo
 
-    row = demo.Row("each task alone", None, 0.5, None)
+    row = demo.DemoRow("each task alone", None, 0.5, None)
     outcome = type("Outcome", (), {"rows": (row,), "guarantee": "not covered: the operator"})
     monkeypatch.setattr(demo, "run_demo", lambda progress, out: outcome)
     monkeypatch.setattr(demo, "write_demo", lambda outcome, out: [out / "report.html"])

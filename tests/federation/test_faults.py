@@ -15,7 +15,7 @@ from tacit import Budget, files, folder
 from tacit.errors import Refused
 from tacit.estimator.contract import _facts
 from tacit.federation.coordinator import coordinate
-from tacit.federation.home import among
+from tacit.federation.own_tasks import among
 from tacit.federation.records import Records
 from tacit.federation.site import COULD_NOT
 from tacit.federation.wire import packed, unpacked

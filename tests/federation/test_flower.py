@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> Project:
 def _whole(project: Project, terms: Terms) -> TaskSet:
     """Everybody's rows in one process, as each site splits and reads them."""
     from tacit.cli.federated_apps import training_rows
-    from tacit.federation.home import among
+    from tacit.federation.own_tasks import among
 
     parts = [
         among(training_rows(project.sites / name, terms), terms.labels) for name in terms.sites

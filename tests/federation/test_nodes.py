@@ -94,7 +94,7 @@ def test_what_a_node_sends_is_what_its_own_ledger_released(nodes: Any) -> None:
         return [found]
 
     coordinate(nodes.place, nodes.channel(fault=fault))
-    from tacit.privacy.nodes import node_run
+    from tacit.privacy.node_runs import node_run
     from tacit.privacy.release import Key
 
     for name, home in nodes.homes.items():

@@ -18,10 +18,10 @@ from tacit.engine import Facts
 from tacit.estimator import Home
 from tacit.learners.shared_prior import Coordinator, Tasks
 from tacit.learners.shared_prior.gaussian_tasks import Alone, Likelihoods, View
-from tacit.learners.shared_prior.home import Priors
 from tacit.learners.shared_prior.lessons import spoken
 from tacit.learners.shared_prior.participant import centred_triangles, joined
-from tacit.learners.shared_prior.schedule import Schedule
+from tacit.learners.shared_prior.posterior_mixture import Priors
+from tacit.learners.shared_prior.release_schedule import ReleaseSchedule
 from tacit.learners.shared_prior.shrinkage import (
     mean_given_moment,
     nearness,
@@ -276,12 +276,12 @@ def test_the_plan_spends_the_budget_and_follows_from_public_facts(loss: str, mu:
         known = declared or loss == "logistic"
         facts = Facts(tuple(range(200)), 7, kind, features, known, "replace", mu)
         spent = 0.0
-        for step in Schedule.of(facts).steps:
+        for step in ReleaseSchedule.of(facts).steps:
             event = step.mechanism.event("replace")
             assert isinstance(event, Gaussian)
             spent += event.mu**2
         assert math.sqrt(spent) == pytest.approx(mu, rel=1e-9)
-        assert Schedule.of(facts).steps == Schedule.of(facts).steps
+        assert ReleaseSchedule.of(facts).steps == ReleaseSchedule.of(facts).steps
 
 
 def test_no_row_sent_is_longer_than_its_clip(related: Generated) -> None:

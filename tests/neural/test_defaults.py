@@ -14,7 +14,7 @@ from torch import nn
 from tacit import Budget
 from tacit.errors import NoiseWarning
 from tacit.neural import FederatedMTL
-from tacit.neural.schedule import COOLED
+from tacit.neural.round_schedule import COOLED
 from tacit.privacy.ledger import Ledger
 
 CLIENTS, ROWS, FEATURES, CLASSES = 60, 12, 6, 3
@@ -23,8 +23,10 @@ Rows = tuple[Any, Any, Any]
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.neural.home.STEPS", {"own": 40, "halfway": 30, "shared": 20})
-    monkeypatch.setattr("tacit.neural.schedule.MOST", 40)
+    monkeypatch.setattr(
+        "tacit.neural.client_choice.STEPS", {"own": 40, "halfway": 30, "shared": 20}
+    )
+    monkeypatch.setattr("tacit.neural.round_schedule.MOST", 40)
 
 
 def drawn(rows: int, related: bool, seed: int, clients: int = CLIENTS) -> Rows:

@@ -14,11 +14,11 @@ from torch import nn
 from tacit.engine import CURATOR, Outcome, Unprotected, run_rounds
 from tacit.errors import InvalidInput, LedgerError
 from tacit.neural import FederatedMTL, mixing
-from tacit.neural.checkpoint import State, named_run, read_checkpoint, write_checkpoint
+from tacit.neural.checkpoint import Checkpoint, named_run, read_checkpoint, write_checkpoint
+from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
 from tacit.neural.cohort import CohortSum
-from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedServer, Plan
+from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedPlan, FederatedServer
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
@@ -39,21 +39,27 @@ def trainer() -> Trainer:
     return Trainer(Stacked(module, data.X[:2]), LocalWork(2, 5, 0.1, pull=0.1), data)
 
 
-def plan(sampler: Sampler, z: float | None = 1.0, adaptive: Adaptive | None = None) -> Plan:
-    return Plan(mixing.mean(M), sampler, M, z, "mtl", adaptive)
+def plan(
+    sampler: Sampler, z: float | None = 1.0, adaptive: Adaptive | None = None
+) -> FederatedPlan:
+    return FederatedPlan(mixing.mean(M), sampler, M, z, "mtl", adaptive)
 
 
 def door(ledger: Ledger) -> Door:
     return open_door(ledger, "run", LABELS, ZERO_OUT, None, pure=False, by_plan=True)
 
 
-def begun(p: Plan, t: Trainer) -> State:
+def begun(p: FederatedPlan, t: Trainer) -> Checkpoint:
     w = t.stacked.start()
-    return State.of(p.begin(w, 1.0), p.own_models(w))
+    return Checkpoint.of(p.begin(w, 1.0), p.own_models(w))
 
 
 def run(
-    p: Plan, through: Door | None, saved: State | None = None, seed: int = 0, after: Any = None
+    p: FederatedPlan,
+    through: Door | None,
+    saved: Checkpoint | None = None,
+    seed: int = 0,
+    after: Any = None,
 ) -> Outcome:
     t = trainer()
     models = (saved or begun(p, t)).models
@@ -144,9 +150,9 @@ class Killed(Exception):
     """Between two rounds."""
 
 
-def killed_at(number: int, saved: dict[int, State]) -> Any:
+def killed_at(number: int, saved: dict[int, Checkpoint]) -> Any:
     def after(shared: Any, models: Any) -> None:
-        state = State.of(shared, models)
+        state = Checkpoint.of(shared, models)
         saved[state.round] = state
         if state.round == number:
             raise Killed
@@ -156,12 +162,12 @@ def killed_at(number: int, saved: dict[int, State]) -> Any:
 
 def test_a_killed_run_resumes_with_the_ledgers_outputs_and_spends_once(tmp_path: Path) -> None:
     p = plan(Poisson(0.5))
-    saved: dict[int, State] = {}
+    saved: dict[int, Checkpoint] = {}
     with Ledger(tmp_path / "ledger.sqlite") as ledger, pytest.raises(Killed):
         run(p, door(ledger), after=killed_at(4, saved))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         after_four = len(ledger.entries())
-        met: dict[int, State] = {}
+        met: dict[int, Checkpoint] = {}
         saved[2].require_released(door(ledger))  # an older checkpoint
         outcome = run(p, door(ledger), saved[2], 99, killed_at(-1, met))
         for number in (1, 2, 3, 4):
@@ -198,7 +204,7 @@ def test_a_crash_between_spend_and_output_draws_again_and_spends_once(
 
 def test_a_checkpoint_whose_rounds_were_not_released_is_refused() -> None:
     outcome = run(plan(Everyone(), None), None)
-    state = State.of(outcome.shared, outcome.state)
+    state = Checkpoint.of(outcome.shared, outcome.state)
     with pytest.raises(InvalidInput, match="round 0 is not on the ledger"):
         state.require_released(door(Ledger.in_memory()))
 
@@ -206,7 +212,7 @@ def test_a_checkpoint_whose_rounds_were_not_released_is_refused() -> None:
 def test_centres_that_are_not_the_ledgers_are_refused() -> None:
     p, t = plan(Everyone()), trainer()
     outcome = run(p, door(Ledger.in_memory()))
-    state = State.of(outcome.shared, outcome.state)
+    state = Checkpoint.of(outcome.shared, outcome.state)
     state.require_following(outcome.shared)
     with pytest.raises(InvalidInput, match="does not follow from this module"):
         state.require_following(p.begin(t.stacked.start() + 1.0, 1.0))  # another module
@@ -223,7 +229,7 @@ def test_a_release_that_is_on_the_ledger_by_another_mechanism_is_refused() -> No
 def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     p = plan(Everyone())
     outcome = run(p, door(Ledger.in_memory()))
-    state = State.of(outcome.shared, outcome.state)
+    state = Checkpoint.of(outcome.shared, outcome.state)
     write_checkpoint(tmp_path / "state", state, "the run")
     back, name = read_checkpoint(tmp_path / "state", state)
     assert name == "the run"
@@ -234,8 +240,10 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
-    like = State(0, torch.zeros(1, 3), 1.0, torch.zeros(M, 3))
-    write_checkpoint(tmp_path / "other", State(0, torch.zeros(1, 5), 1.0, torch.zeros(M, 5)), "run")
+    like = Checkpoint(0, torch.zeros(1, 3), 1.0, torch.zeros(M, 3))
+    write_checkpoint(
+        tmp_path / "other", Checkpoint(0, torch.zeros(1, 5), 1.0, torch.zeros(M, 5)), "run"
+    )
     with pytest.raises(InvalidInput, match=r"\(1, 5\).*this run has.*\(1, 3\)"):
         read_checkpoint(tmp_path / "other", like)
     (tmp_path / "text").write_text("hello")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InvalidInput
+from tacit.neural.client_training import LocalWork, Trainer, TrainingStep
 from tacit.neural.clients import Examples, batches
 from tacit.neural.finetuning import (
     FINETUNINGS,
@@ -19,7 +20,6 @@ from tacit.neural.finetuning import (
     symmetrised_kl,
     weighted_distance,
 )
-from tacit.neural.local import LocalWork, Step, Trainer
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 
@@ -87,7 +87,7 @@ def test_the_kl_term_is_both_divergences() -> None:
     start, centre = around(t)
     x = t.examples.X[:6]
     parameters, anchors = t.stacked.views(start), t.stacked.views(centre)
-    at = Step(t.stacked, parameters, anchors, [], x, t.stacked(parameters, x))
+    at = TrainingStep(t.stacked, parameters, anchors, [], x, t.stacked(parameters, x))
     found = symmetrised_kl(2.0, at)
     for k in range(3):
         p, q = (t.stacked.one(w[k], x[2 * k : 2 * k + 2]).log_softmax(1) for w in (start, centre))
@@ -126,7 +126,7 @@ def test_ewc_holds_a_parameter_by_its_fisher_information() -> None:
     start, centre = around(t)
     fisher = torch.rand(3, t.stacked.size, dtype=torch.float64)
     w, anchors, weights = (t.stacked.views(each) for each in (start, centre, fisher))
-    at = Step(t.stacked, w, anchors, weights, t.examples.X[:3], torch.zeros(3, 3))
+    at = TrainingStep(t.stacked, w, anchors, weights, t.examples.X[:3], torch.zeros(3, 3))
     found = weighted_distance(3.0, at)
     expected = 1.5 * (fisher * (start - centre).square()).sum(1)
     torch.testing.assert_close(found, expected)

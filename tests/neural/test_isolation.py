@@ -20,12 +20,19 @@ from tacit.audits.round_isolation import by_the_longest
 from tacit.engine import Unprotected
 from tacit.errors import InvalidInput, IsolationError
 from tacit.neural import FederatedMTL, isolation_trial, mixing
+from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
 from tacit.neural.cohort import CohortSum, PlainSum, Updates
 from tacit.neural.finetuning import FINETUNINGS, Finetuning, finetuned
 from tacit.neural.isolation_trial import doubt, same_bits
-from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedServer, Method, Plan, Worked
+from tacit.neural.pmtl import (
+    Adaptive,
+    FederatedClients,
+    FederatedPlan,
+    FederatedServer,
+    Method,
+    Worked,
+)
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
@@ -129,11 +136,11 @@ def replaced(clients: list[tuple[Tensor, Tensor]], change: Change) -> list[tuple
 # --- one update ----------------------------------------------------------------------------------
 
 
-def clients_of(p: Plan, t: Trainer) -> FederatedClients:
+def clients_of(p: FederatedPlan, t: Trainer) -> FederatedClients:
     return FederatedClients(p, t, COINS, p.own_models(t.stacked.start()))
 
 
-def worked(p: Plan, t: Trainer, cohort: NDArray[np.int64]) -> Worked:
+def worked(p: FederatedPlan, t: Trainer, cohort: NDArray[np.int64]) -> Worked:
     """The first round of this cohort."""
     clients = clients_of(p, t)
     return clients.worked(p.begin(t.stacked.start(), 1.0), clients.models, cohort)
@@ -146,7 +153,7 @@ def test_an_update_has_the_same_bits_alone_in_any_subset_and_in_any_order(
     make: Callable[[], nn.Module], threads: int, sampler: Sampler
 ) -> None:
     t = trainer(make, threads=threads)
-    p, rng = Plan(mixing.mean(M), sampler, M, 1.0), np.random.default_rng(0)
+    p, rng = FederatedPlan(mixing.mean(M), sampler, M, 1.0), np.random.default_rng(0)
     whole = worked(p, t, np.arange(M)).updates.values
     cohorts = [np.array([k]) for k in range(M)] + [rng.permutation(M)[: 2 + n] for n in range(6)]
     for cohort in cohorts:
@@ -160,7 +167,7 @@ def test_the_order_in_which_workers_finish_does_not_matter(chunk: int) -> None:
     found = []
     for threads in (1, 3):
         t = replace(trainer(odd, rows(SIZES * 20, torch.float32), threads), chunk=chunk)
-        p = Plan(mixing.mean(M * 20), Everyone(), M * 20, 1.0)
+        p = FederatedPlan(mixing.mean(M * 20), Everyone(), M * 20, 1.0)
         found.append(worked(p, t, np.arange(M * 20)).updates.values)
     assert same_bits(*found)
 
@@ -169,7 +176,7 @@ def test_threads_are_given_back_as_they_were() -> None:
     before = torch.get_num_threads()
     deterministic = torch.are_deterministic_algorithms_enabled()
     t = trainer(threads=2)
-    p = Plan(mixing.mean(M), Everyone(), M, 1.0)
+    p = FederatedPlan(mixing.mean(M), Everyone(), M, 1.0)
     worked(p, t, np.arange(M))
     assert torch.get_num_threads() == before
     assert torch.are_deterministic_algorithms_enabled() == deterministic
@@ -187,7 +194,7 @@ def contributions(mechanism: CohortSum, updates: Updates) -> NDArray[np.int64]:
 class Rounds:
     """Two runs whose public values are the same in every round, and one client apart."""
 
-    def __init__(self, p: Plan, own: Trainer, other: Trainer) -> None:
+    def __init__(self, p: FederatedPlan, own: Trainer, other: Trainer) -> None:
         self.server = FederatedServer(p, 1, p.begin(own.stacked.start(), 0.3))
         self.shared = self.server.start()
         self.clients = [clients_of(p, t) for t in (own, other)]
@@ -223,7 +230,7 @@ PLANS: dict[str, tuple[Sampler, str, Method, Adaptive | None]] = {
 }
 
 
-def attack(p: Plan, own: Trainer, other: Trainer, rounds: int = 3) -> None:
+def attack(p: FederatedPlan, own: Trainer, other: Trainer, rounds: int = 3) -> None:
     """Each round's sum moves by the target's contribution alone, and by at most Δ."""
     both = Rounds(p, own, other)
     for number in range(rounds):
@@ -247,7 +254,7 @@ def test_replacing_one_client_moves_the_sum_by_its_contribution_alone(
     settings: tuple[Sampler, str, Method, Adaptive | None], change: Change
 ) -> None:
     sampler, relation, method, adaptive = settings
-    p = Plan(RELATIONS[relation], sampler, M, 1.0, method, adaptive)
+    p = FederatedPlan(RELATIONS[relation], sampler, M, 1.0, method, adaptive)
     clients = rows(SIZES, torch.float32)
     attack(p, trainer(odd, clients), trainer(odd, replaced(clients, change)))
 
@@ -256,7 +263,7 @@ def test_replacing_one_client_moves_the_sum_by_its_contribution_alone(
 @pytest.mark.parametrize("change", ["long", "NaN", "huge"])
 def test_no_module_lets_a_client_through(make: Callable[[], nn.Module], change: str) -> None:
     clients = rows(SIZES, next(make().parameters()).dtype)
-    p = Plan(mixing.mean(M), Poisson(0.7), M, 1.0)
+    p = FederatedPlan(mixing.mean(M), Poisson(0.7), M, 1.0)
     attack(p, trainer(make, clients), trainer(make, replaced(clients, REPLACEMENTS[change])))
 
 
@@ -264,7 +271,7 @@ def test_the_attack_sees_batches_that_are_drawn_by_the_longest_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clients = rows(SIZES, torch.float32)
-    p = Plan(mixing.mean(M), Everyone(), M, 1.0)
+    p = FederatedPlan(mixing.mean(M), Everyone(), M, 1.0)
     monkeypatch.setattr("tacit.neural.pmtl.batches", by_the_longest)
     with pytest.raises(AssertionError):
         attack(p, trainer(even, clients), trainer(even, replaced(clients, REPLACEMENTS["long"])))
@@ -274,7 +281,7 @@ def test_the_attack_sees_passes_that_are_as_large_as_the_cohort(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Softplus has other bits in the tail of a tensor: where that is, the cohort's size decides."""
-    t, p = trainer(odd), Plan(mixing.mean(M), Poisson(0.5), M, 1.0)
+    t, p = trainer(odd), FederatedPlan(mixing.mean(M), Poisson(0.5), M, 1.0)
     found = []
     for members in range(1, M + 1):
         monkeypatch.setattr(Trainer, "slots", lambda *_, members=members: members)
@@ -459,7 +466,7 @@ def test_a_module_that_cannot_be_tried_is_a_doubt(monkeypatch: pytest.MonkeyPatc
     def refuse(*_: Any) -> bool:
         raise RuntimeError("scatter does not have a deterministic implementation")
 
-    monkeypatch.setattr(isolation_trial.Trial, "apart", refuse)
+    monkeypatch.setattr(isolation_trial.IsolationTrial, "apart", refuse)
     found = doubt(trainer(), Everyone(), shared=True)
     assert "could not be tried" in found
     assert "deterministic implementation" in found
@@ -514,7 +521,7 @@ def test_a_run_stops_before_its_first_release_if_a_client_is_not_itself_alone() 
 
 
 def test_the_check_holds_one_member_against_itself_and_asks_for_bits() -> None:
-    t, p = trainer(), Plan(mixing.mean(M), Everyone(), M, 1.0)
+    t, p = trainer(), FederatedPlan(mixing.mean(M), Everyone(), M, 1.0)
     done = worked(p, t, np.array([3])).updates
     require_alone("an update", lambda _: done, done)
     off = Updates(torch.nextafter(done.values, torch.tensor(9.0)), done.weights)
@@ -541,7 +548,7 @@ def test_a_client_whose_data_raise_contributes_zero_and_stops_nobody() -> None:
     model = small_fit(Fussy(), X)
     assert len(model.history_) == 3
     clients = [(X[4 * k : 4 * k + 4], torch.arange(4) % 3) for k in range(4)]
-    p = Plan(mixing.mean(4), Everyone(), 4, 1.0)
+    p = FederatedPlan(mixing.mean(4), Everyone(), 4, 1.0)
     found: list[Tensor] = []
     for given in (clients, [*clients[:1], (X[:0], torch.zeros(0).long()), *clients[2:]]):
         done = worked(p, trainer(Fussy, given), np.arange(4))
@@ -555,7 +562,7 @@ def test_a_client_whose_data_raise_contributes_zero_and_stops_nobody() -> None:
 
 def test_without_privacy_a_module_that_raises_is_an_error() -> None:
     t = trainer(Fussy, [(torch.full((4, FEATURES), 9.0), torch.zeros(4).long())])
-    p = Plan(mixing.mean(1), Everyone(), 1, None)
+    p = FederatedPlan(mixing.mean(1), Everyone(), 1, None)
     with pytest.raises(ValueError, match="no nines"):
         worked(p, t, np.array([0]))
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import NOBODY, Examples
-from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.passes import Pass, parts, slots, spared, unit_slots
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.neural.stacked import Stacked

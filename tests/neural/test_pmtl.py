@@ -15,10 +15,17 @@ from torch import Tensor, nn
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Unprotected
 from tacit.neural import mixing
+from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples, batches
 from tacit.neural.cohort import CohortSum, PlainSum, Updates
-from tacit.neural.local import LocalWork, Trainer
-from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedServer, Method, Plan, Worked
+from tacit.neural.pmtl import (
+    Adaptive,
+    FederatedClients,
+    FederatedPlan,
+    FederatedServer,
+    Method,
+    Worked,
+)
 from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
@@ -46,8 +53,10 @@ def trainer(work: LocalWork | None = None, data: Examples | None = None) -> Trai
 
 def plan(
     sampler: Sampler | None = None, z: float | None = None, method: Method = "mtl", **more: Any
-) -> Plan:
-    return Plan(more.pop("mixing", mixing.mean(M)), sampler or Everyone(), M, z, method, **more)
+) -> FederatedPlan:
+    return FederatedPlan(
+        more.pop("mixing", mixing.mean(M)), sampler or Everyone(), M, z, method, **more
+    )
 
 
 Release = Callable[[Any, Updates], FloatArray]
@@ -67,7 +76,9 @@ def simulated(rng: np.random.Generator) -> Release:
 class Run:
     """A loop of one's own: the two halves, and whatever releases."""
 
-    def __init__(self, p: Plan, t: Trainer, clip: float = 1.0, release: Release = silent) -> None:
+    def __init__(
+        self, p: FederatedPlan, t: Trainer, clip: float = 1.0, release: Release = silent
+    ) -> None:
         w = t.stacked.start()
         self.server = FederatedServer(p, 1, p.begin(w, clip))
         self.clients = FederatedClients(p, t, COINS, p.own_models(w))
@@ -164,7 +175,7 @@ def test_without_pull_one_step_and_everybody_is_fedsgd() -> None:
 def test_without_noise_one_client_is_plain_training(method: Method) -> None:
     data = examples((8,))
     t = trainer(LocalWork(2, 8, 0.3), data)
-    p = Plan(mixing.mean(1), Everyone(), 1, None, method)
+    p = FederatedPlan(mixing.mean(1), Everyone(), 1, None, method)
     run = Run(p, t)
     for _ in range(4):
         run.played()

@@ -15,10 +15,10 @@ from sklearn.metrics import roc_auc_score
 import tacit
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
-from tacit.report.facts import public_facts
 from tacit.report.leakage import guess_rate, plan, replaced
 from tacit.report.local_page import MOST_POINTS, local_page
 from tacit.report.local_view import LocalView, measure, read_local
+from tacit.report.public_view import public_facts
 from tacit.report.refits import variant
 from tacit.tasks import TaskSet
 

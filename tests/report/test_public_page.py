@@ -18,10 +18,10 @@ import tacit
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
 from tacit.report import words
-from tacit.report.facts import Facts, best_guess, public_facts
 from tacit.report.html import number
 from tacit.report.local_view import measure, read_local, write_local
 from tacit.report.pages import write_pages
+from tacit.report.public_view import PublicView, best_guess, public_facts
 
 
 def readable(path: Path) -> str:
@@ -45,7 +45,7 @@ def private_model(seed: int = 0) -> Any:
 
 
 @pytest.fixture
-def facts(fitted_folder: Path) -> Facts:
+def facts(fitted_folder: Path) -> PublicView:
     return public_facts(fitted_folder)
 
 
@@ -121,7 +121,7 @@ def test_measured_ranges_are_not_shown(tmp_path: Path) -> None:
     assert f"{data.X[:, 0].max():g}" not in page
 
 
-def test_the_promise_is_said_in_words(facts: Facts) -> None:
+def test_the_promise_is_said_in_words(facts: PublicView) -> None:
     assert words.promise(replace(facts, guarantee=replace(facts.guarantee, proven=True))) == (
         "No coalition of the other 29 schools can tell, beyond a factor e^1 = 2.72, whether one "
         "school's data were these or any other data."
@@ -141,18 +141,20 @@ def test_the_promise_is_said_in_words(facts: Facts) -> None:
         ({"epsilon": 1.00001}, "e^1.001"),  # rounded up
     ],
 )
-def test_other_promises_have_other_words(change: dict[str, Any], said: str, facts: Facts) -> None:
+def test_other_promises_have_other_words(
+    change: dict[str, Any], said: str, facts: PublicView
+) -> None:
     assert said in words.promise(replace(facts, guarantee=replace(facts.guarantee, **change)))
 
 
-def test_two_tasks_and_an_unknown_number_of_them_have_words_too(facts: Facts) -> None:
+def test_two_tasks_and_an_unknown_number_of_them_have_words_too(facts: PublicView) -> None:
     proven = replace(facts, guarantee=replace(facts.guarantee, proven=True))
     assert words.promise(replace(proven, n_tasks=2)).startswith("The other school cannot tell")
     unknown = words.promise(replace(proven, n_tasks=None))
     assert unknown.startswith("No coalition of the other schools can tell")
 
 
-def test_doubts_are_said_with_their_reason(facts: Facts) -> None:
+def test_doubts_are_said_with_their_reason(facts: PublicView) -> None:
     said = {text: good for good, text in words.verdicts(facts)}
     assert not said["Not proven: simulated noise: floating-point draws from a seeded generator."]
     assert any("low bits may tell" in text for text in said)
@@ -160,7 +162,7 @@ def test_doubts_are_said_with_their_reason(facts: Facts) -> None:
     assert (False, "Spent by this run: ε = 1.5 of the 1 that was allowed.") in words.verdicts(spent)
 
 
-def test_the_total_of_several_runs_is_said_beside_this_runs_part(facts: Facts) -> None:
+def test_the_total_of_several_runs_is_said_beside_this_runs_part(facts: PublicView) -> None:
     total = replace(facts.guarantee, epsilon=2.50001, delta=2e-5, runs=2, after_output=True)
     several = words.verdicts(replace(facts, guarantee=total))
     assert (True, "Spent by this run: ε = 1 of the 1 that was allowed.") in several

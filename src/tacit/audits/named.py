@@ -10,7 +10,7 @@ from tacit.audits.linear_learners import learner_audits
 from tacit.audits.local_encoders import local_encoder_audits
 from tacit.audits.published_flaws import published_flaws
 from tacit.audits.raised_caps import raised_cap_audits
-from tacit.audits.silos import silo_audits
+from tacit.audits.silo_runs import silo_audits
 from tacit.audits.single_releases import mechanism_audits
 from tacit.audits.task_isolation import task_isolation_audits
 

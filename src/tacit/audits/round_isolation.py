@@ -36,10 +36,10 @@ from tacit.privacy.budget import OTHER_TASKS
 from tacit.privacy.mechanisms.grid import grid
 
 if TYPE_CHECKING:
+    from tacit.neural.client_training import LocalWork, Trainer
     from tacit.neural.clients import Examples
     from tacit.neural.cohort import Updates
-    from tacit.neural.local import LocalWork, Trainer
-    from tacit.neural.pmtl import Method, Plan
+    from tacit.neural.pmtl import FederatedPlan, Method
 
 CLIENTS, DIM, SMALL, TARGET = 1_000, 20, 6, 2
 COINS = Coins(bytes(32))  # each client knows its own
@@ -77,9 +77,9 @@ def trained(order: Batches, side: Side) -> Updates:
     import torch
     from torch import nn
 
+    from tacit.neural.client_training import LocalWork, Trainer
     from tacit.neural.clients import Examples
     from tacit.neural.cohort import Updates
-    from tacit.neural.local import LocalWork, Trainer
     from tacit.neural.stacked import Stacked
 
     rows = 2 * CLIENTS + side
@@ -155,13 +155,13 @@ class Subject:
         """As it is listed."""
         return f"isolation, FederatedMTL, {self.how}"
 
-    def plan(self) -> Plan:
+    def plan(self) -> FederatedPlan:
         """As the estimator would make it."""
-        from tacit.neural.pmtl import Adaptive, Plan
+        from tacit.neural.pmtl import Adaptive, FederatedPlan
 
         adaptive = Adaptive() if self.adaptive else None
         settings = (self.relation, self.sampler, SMALL, self.multiplier, self.method, adaptive)
-        return Plan(*settings)
+        return FederatedPlan(*settings)
 
 
 _CLUSTERS = mixing.clusters(np.arange(SMALL) % 2)
@@ -179,8 +179,8 @@ def trainer(target: Rows) -> Trainer:
     import torch
     from torch import nn
 
+    from tacit.neural.client_training import LocalWork, Trainer
     from tacit.neural.clients import Examples
-    from tacit.neural.local import LocalWork, Trainer
     from tacit.neural.stacked import Stacked
 
     clients = [target if k == TARGET else _ordinary(1 + 2 * k, k) for k in range(SMALL)]

@@ -30,7 +30,7 @@ BOTH = (E1 + E2) / np.sqrt(2)
 
 
 @dataclass(frozen=True)
-class Pair:
+class RowPair:
     """Contributions (units, dim) under both neighbours, and in words; the last row changes."""
 
     rows: tuple[FloatArray, FloatArray]
@@ -43,15 +43,15 @@ class Pair:
         return np.asarray(rows / np.maximum(1.0, norms / CLIP))
 
 
-def _pair(others: FloatArray, before: FloatArray, after: FloatArray | None, text: str) -> Pair:
+def _pair(others: FloatArray, before: FloatArray, after: FloatArray | None, text: str) -> RowPair:
     """The others at the clip norm; the unit far beyond it, before and after (None: null)."""
     rest = np.tile(CLIP * others, (UNITS - 1, 1))
     last = (before, np.zeros(DIM) if after is None else after)
     first, second = (np.vstack([rest, CLIP * OVERSIZE * row]) for row in last)
-    return Pair((first, second), text)
+    return RowPair((first, second), text)
 
 
-def sum_pair(neighbours: Neighbours) -> Pair:
+def sum_pair(neighbours: Neighbours) -> RowPair:
     """A unit that pulls against all others, then with them (replace) or not at all (zero-out)."""
     if neighbours == "replace":
         return _pair(
@@ -60,14 +60,14 @@ def sum_pair(neighbours: Neighbours) -> Pair:
     return _pair(E1, -E1, None, "one row −e₁, beyond the clip norm, becomes 0; the others are e₁")
 
 
-def covariance_pair(neighbours: Neighbours) -> Pair:
+def covariance_pair(neighbours: Neighbours) -> RowPair:
     """Orthogonal models of norm K reach √2 K² (replace), votes √2 K; a model and none K², or K."""
     if neighbours == "replace":
         return _pair(BOTH, E1, E2, "one row e₁, beyond the clip norm, becomes e₂")
     return _pair(BOTH, E1, None, "one row e₁, beyond the clip norm, becomes 0")
 
 
-def gram_pair(neighbours: Neighbours) -> Pair:
+def gram_pair(neighbours: Neighbours) -> RowPair:
     """All models equal, one of them turned round (replace) or removed (zero-out)."""
     if neighbours == "replace":
         return _pair(E1, E1, -E1, "one row e₁, beyond the clip norm, becomes −e₁; the others e₁")
@@ -77,7 +77,7 @@ def gram_pair(neighbours: Neighbours) -> Pair:
 BLOCKS = Blocks((2,), (1.0,), count=1.0, slope=1.0, total=1.0, square=0.1)
 
 
-class Cells(Pair):
+class Cells(RowPair):
     """Contributions of people with one row each: a number, a category of two, y in [−1, 1]."""
 
     def clipped(self, side: int) -> FloatArray:
@@ -85,7 +85,7 @@ class Cells(Pair):
         return np.clip(self.rows[side][:, 1:], (0.0, -1.0), (1.0, 1.0))
 
 
-def moments_pair(neighbours: Neighbours) -> Pair:
+def moments_pair(neighbours: Neighbours) -> RowPair:
     """A row whose every cell turns round, one far out of its range; or that is not there."""
     rest = np.column_stack([np.arange(UNITS - 1.0), np.ones((UNITS - 1, DIM))])
     before, after = (np.vstack([rest, [UNITS, level, cell]])
@@ -146,7 +146,7 @@ class Subject:
     """How one mechanism is built, what it centres on, and what tells its neighbours apart."""
 
     build: Callable[[float, float, Neighbours], NoisyStatistic[Any]]  # from ε, δ and the relation
-    pair: Callable[[Neighbours], Pair]
+    pair: Callable[[Neighbours], RowPair]
     centre: Callable[[FloatArray], FloatArray]  # of clipped rows
     statistic: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
     text: str

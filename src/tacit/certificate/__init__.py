@@ -10,12 +10,12 @@
 
 from tacit.certificate.checks import CANNOT, Finding, checked
 from tacit.certificate.documents import digest, seal, signed_by
-from tacit.certificate.issuing import Subject, issued, require_proven, write_folder
+from tacit.certificate.issuing import CertifiedRun, issued, require_proven, write_folder
 
 __all__ = [
     "CANNOT",
+    "CertifiedRun",
     "Finding",
-    "Subject",
     "checked",
     "digest",
     "issued",

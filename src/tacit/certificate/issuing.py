@@ -31,7 +31,7 @@ from tacit.rounding import rounded_up
 
 
 @dataclass(frozen=True)
-class Subject:
+class CertifiedRun:
     """What a certificate is about."""
 
     learner: str
@@ -44,7 +44,7 @@ class Subject:
     shared: Mapping[str, Array] | None = None  # None: not the same for everybody
 
 
-def issued(about: Subject, signer: Signer | None, **declared: Any) -> Document:
+def issued(about: CertifiedRun, signer: Signer | None, **declared: Any) -> Document:
     """The certificate, signed, with its digest on the ledger's chain. ``declared`` goes in too."""
     if unknown := declared.keys() - documents.DECLARED:
         raise InvalidInput(f"no certificate says {sorted(unknown)}")
@@ -72,7 +72,7 @@ def issued(about: Subject, signer: Signer | None, **declared: Any) -> Document:
     return document
 
 
-def _as_recorded(about: Subject, ledger: Ledger) -> tuple[Guarantee, Document]:
+def _as_recorded(about: CertifiedRun, ledger: Ledger) -> tuple[Guarantee, Document]:
     """The guarantee at the ledger's head, and the head with the public steps that lead to it."""
     entries = ledger.entries()
     tasks, run = about.tasks, about.run or ""
@@ -149,7 +149,7 @@ def _same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return {k: a[k] for k in a.keys() - varying} == {k: b[k] for k in b.keys() - varying}
 
 
-def _digests(about: Subject) -> dict[str, str]:
+def _digests(about: CertifiedRun) -> dict[str, str]:
     """Of what everybody receives alike."""
     found = {}
     if about.schema is not None:

@@ -99,11 +99,11 @@ def fit(
     trusted side alone report.local.html, local.json and run.json. What was spent is recorded beside
     the table, in TABLE.ledger.sqlite.
     """
-    from tacit.cli.fit_run import Terms, run_fit
-    from tacit.cli.reading import Request
+    from tacit.cli.fit_input import FitRequest
+    from tacit.cli.fit_run import RecordingTerms, run_fit
 
     run_fit(
-        Request(
+        FitRequest(
             table=table,
             task=task,
             target=target,
@@ -122,7 +122,7 @@ def fit(
             protect=protect,
             person=person,
         ),
-        Terms(cap, cap_delta, tuple(attest or ()), signing_key),
+        RecordingTerms(cap, cap_delta, tuple(attest or ()), signing_key),
         curve=curve,
         resume=resume,
         as_json=as_json,

@@ -14,11 +14,11 @@ import typer
 from tacit import folder
 from tacit.certificate import digest, seal
 from tacit.cli.fingerprint import fingerprint, ledger_key
+from tacit.cli.fit_input import PROTECTED, FitData, FitRequest, read_data, warnings_for
 from tacit.cli.learner_choice import LEARNERS, learner_class
 from tacit.cli.output import say, warn
 from tacit.cli.places import ledger_beside, require_place
 from tacit.cli.progress import progress_bar
-from tacit.cli.reading import PROTECTED, Data, Request, read_data, warnings_for
 from tacit.errors import InvalidInput, TacitError
 from tacit.folder import RunState
 from tacit.privacy.budget import Budget
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Terms:
+class RecordingTerms:
     """On which terms a run is recorded, and who answers for it."""
 
     cap: float | None = None
@@ -49,7 +49,9 @@ class Terms:
         return Budget(self.cap, delta, neighbours=budget.neighbours)
 
 
-def run_fit(request: Request, terms: Terms, *, curve: bool, resume: bool, as_json: bool) -> None:
+def run_fit(
+    request: FitRequest, terms: RecordingTerms, *, curve: bool, resume: bool, as_json: bool
+) -> None:
     """The whole command."""
     request.require_sound()
     terms.lifetime(request.budget)
@@ -61,7 +63,7 @@ def run_fit(request: Request, terms: Terms, *, curve: bool, resume: bool, as_jso
 
 
 def _run(
-    request: Request, terms: Terms, *, curve: bool, resume: bool, as_json: bool
+    request: FitRequest, terms: RecordingTerms, *, curve: bool, resume: bool, as_json: bool
 ) -> tuple[dict[str, Any], str]:
     """What came of it, and the guarantee in words; nobody else writes into the folder."""
     before = _state_before(request.out, resume)
@@ -108,7 +110,7 @@ def _state_before(out: Path, resume: bool) -> RunState | None:
     raise InvalidInput(f"{out} holds another model; choose another --out, or remove it first")
 
 
-def _ledger_file(request: Request) -> Path:
+def _ledger_file(request: FitRequest) -> Path:
     """The ledger that was named, or the one beside the table; refused where none can be kept."""
     file = request.ledger or ledger_beside(Path(os.path.realpath(request.table)))
     require_place(file)
@@ -116,7 +118,7 @@ def _ledger_file(request: Request) -> Path:
 
 
 def _opened(
-    request: Request, terms: Terms, file: Path, data: Data, before: RunState | None
+    request: FitRequest, terms: RecordingTerms, file: Path, data: FitData, before: RunState | None
 ) -> tuple[RunState, Ledger, Signer | None]:
     """The run, declared in run.json before its first release, its ledger, and who signs for it."""
     from tacit.privacy.ledger import Ledger, new_run
@@ -165,7 +167,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _options(request: Request, terms: Terms, data: Data) -> dict[str, Any]:
+def _options(request: FitRequest, terms: RecordingTerms, data: FitData) -> dict[str, Any]:
     """Everything declared, as JSON: what a resumed run must share."""
     asked = asdict(request)
     names = ("task", "target", "epsilon", "delta", "neighbours", "holdout", "noise", "seed",
@@ -179,7 +181,7 @@ def _options(request: Request, terms: Terms, data: Data) -> dict[str, Any]:
     }
 
 
-def _split_seed(request: Request, state: RunState) -> int:
+def _split_seed(request: FitRequest, state: RunState) -> int:
     """The same for a resumed run."""
     return int(state.run, 16) if request.seed is None else request.seed
 
@@ -198,7 +200,7 @@ def _interruptible(out: Path) -> Iterator[None]:
 
 
 def _fitted(
-    request: Request, data: Data, training: TaskSet, state: RunState, ledger: Ledger
+    request: FitRequest, data: FitData, training: TaskSet, state: RunState, ledger: Ledger
 ) -> MultiTaskEstimator:
     model: MultiTaskEstimator = learner_class(LEARNERS[data.learner])(
         loss=data.loss,
@@ -235,10 +237,10 @@ def _forget(out: Path, state: RunState) -> None:
 
 
 def _written(
-    request: Request,
-    terms: Terms,
+    request: FitRequest,
+    terms: RecordingTerms,
     model: MultiTaskEstimator,
-    data: Data,
+    data: FitData,
     state: RunState,
     signer: Signer | None,
 ) -> list[Path]:
@@ -273,7 +275,7 @@ def _written(
 def _measured(
     out: Path,
     model: MultiTaskEstimator,
-    data: Data,
+    data: FitData,
     training: TaskSet,
     held_out: TaskSet,
     *,
@@ -294,11 +296,11 @@ def _measured(
 
 
 def _found(
-    request: Request,
+    request: FitRequest,
     ledger: Path,
     signer: Signer | None,
     model: MultiTaskEstimator,
-    data: Data,
+    data: FitData,
     files: list[Path],
 ) -> dict[str, Any]:
     """What came of it, where it was recorded, who signed it, and what recipients compare."""

@@ -156,7 +156,7 @@ def _unsaid_of_nodes(certificate: dict[str, Any]) -> Iterator[str]:
     from tacit.certificate.checks import unsaid
     from tacit.encoders.reports import LOCAL
     from tacit.learners.async_proximal.plan import ADVERSARY, TRUSTED
-    from tacit.learners.shared_prior.silos.plan import in_any_silos
+    from tacit.learners.shared_prior.silos.silo_plan import in_any_silos
     from tacit.privacy.budget import Guarantee
 
     guarantee = Guarantee.from_json(json.dumps(certificate["guarantee"]))

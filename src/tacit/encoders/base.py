@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import folder
 from tacit.arrays import Array, FloatArray
-from tacit.certificate import Subject, write_folder
+from tacit.certificate import CertifiedRun, write_folder
 from tacit.encoders.device import export_encoder
 from tacit.encoders.domain import Domain
 from tacit.encoders.networks import Design, Layers
@@ -203,10 +203,10 @@ class Encoder(TransformerMixin, Certified):  # type: ignore[misc] # scikit-learn
             signer=self._signer(signing_key),
         )
 
-    def _subject(self) -> Subject:
+    def _subject(self) -> CertifiedRun:
         """Without noise, or without reports, there is no step that a promise could rest on."""
         if self.mechanism_ is None or self.budget is None:
-            return Subject(self._learner, self.guarantee_, [], None, [], None)
+            return CertifiedRun(self._learner, self.guarantee_, [], None, [], None)
         size, reports = self.dimensions_, int(self.reports)
         return rehearsed(self._learner, self.mechanism_, self.guarantee_, size, reports=reports)
 

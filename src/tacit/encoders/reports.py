@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.arrays import FloatArray
-from tacit.certificate import Subject
+from tacit.certificate import CertifiedRun
 from tacit.errors import LedgerError
 from tacit.privacy.account import IN_FLOATS
 from tacit.privacy.accounting import Event, Pure
@@ -206,7 +206,7 @@ def on_device(mechanism: LocalMechanism, promised: Guarantee, delta: float) -> G
 
 def rehearsed(
     learner: str, mechanism: LocalMechanism, promised: Guarantee, size: int, *, reports: int
-) -> Subject:
+) -> CertifiedRun:
     """What a certificate of this promise rests on: all reports of one user, of ``size`` numbers."""
     budget = Budget(promised.epsilon, promised.delta)
     ledger, run, event = Ledger.in_memory(cap=budget), new_run(), mechanism.event("replace")
@@ -219,4 +219,4 @@ def rehearsed(
     spent = next(entry.payload for entry in ledger.entries() if entry.kind == "spend")
     step = {name: spent[name] for name in ("round", "mechanism", "event")}
     steps = [step | {"epsilon": promised.epsilon, "count": reports}]
-    return Subject(learner, promised, steps, ledger, [ANYBODY], run)
+    return CertifiedRun(learner, promised, steps, ledger, [ANYBODY], run)

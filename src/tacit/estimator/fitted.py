@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import folder
 from tacit.arrays import Array, IntArray
-from tacit.certificate import Subject, write_folder
+from tacit.certificate import CertifiedRun, write_folder
 from tacit.certificate.since import Since, recorded_since
 from tacit.engine import Transcript, Unprotected
 from tacit.errors import InvalidInput, UnknownTask
@@ -193,8 +193,8 @@ class Fitted(Certified):
     def _shared_arrays(self) -> dict[str, Array]:
         return {f"shared.{name}": np.asarray(part.value) for name, part in self.shared_.items()}
 
-    def _subject(self) -> Subject:
-        return Subject(
+    def _subject(self) -> CertifiedRun:
+        return CertifiedRun(
             learner=self._known_as(),
             guarantee=self.guarantee_,
             steps=self.history_,

@@ -12,7 +12,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.certificate import Subject, issued, require_proven
+from tacit.certificate import CertifiedRun, issued, require_proven
 from tacit.certificate.since import Since, with_doubts
 from tacit.engine import Message, Unprotected
 from tacit.errors import UntrustedMessage
@@ -30,7 +30,7 @@ class Certified(Accounted):
     ledger_: Ledger | None
     _certificate: dict[str, Any] | None = None  # of this fit, once it is made
 
-    def _subject(self) -> Subject:
+    def _subject(self) -> CertifiedRun:
         """What its certificate is about."""
         raise NotImplementedError
 

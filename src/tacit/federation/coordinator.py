@@ -25,8 +25,8 @@ from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.federation.engine import OverSites
 from tacit.federation.hidden import OverHiddenSites
-from tacit.federation.home import without_rows
-from tacit.federation.nodes import OverNodes
+from tacit.federation.node_server import OverNodes
+from tacit.federation.own_tasks import without_rows
 from tacit.federation.site import PUBLIC
 from tacit.federation.sites import Channel, Sites
 from tacit.federation.terms import Terms

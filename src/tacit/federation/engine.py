@@ -18,7 +18,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Coordinator, Message, Outcome, Participant, Progress, Step, run_rounds
 from tacit.errors import InvalidInput
-from tacit.federation.home import Planned
+from tacit.federation.own_tasks import Planned
 from tacit.federation.sites import Sites
 from tacit.privacy.planning import Door
 

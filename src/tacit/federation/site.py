@@ -4,7 +4,7 @@
 
     agree        the terms                    → a signature, if they are the site's own copy
     contribute   broadcasts up to a round     → one row for each of its tasks
-    step         a column, to one node        → that node's next release (node.py)
+    step         a column, to one node        → that node's next release (node_site.py)
     finish       shared numbers, certificate  → its models, written at home; digests of their files
     seal         the coordinator's seals      → the hand-outs are whole
 
@@ -38,9 +38,9 @@ from tacit.engine import (
 )
 from tacit.errors import InvalidInput, Refused
 from tacit.federation.hidden_site import HiddenRound, box_key, signed_keys
-from tacit.federation.home import OwnTasks, Planned
 from tacit.federation.masking import public_key
-from tacit.federation.node import Request, answered, door_of
+from tacit.federation.node_site import ColumnRequest, answered, door_of
+from tacit.federation.own_tasks import OwnTasks, Planned
 from tacit.federation.records import Records
 from tacit.federation.terms import Terms, differences
 from tacit.federation.wire import digest, packed, unpacked
@@ -222,7 +222,7 @@ class Site:
 
     def _step(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
         """One message of one node, where the server is not trusted."""
-        asked = Request.read(description, arrays)
+        asked = ColumnRequest.read(description, arrays)
         if asked.place not in self.terms.places[self.name]:
             raise Refused("the coordinator", f"it asks node {asked.place}, which is not here")
         own, kept = OwnTasks.of(self.terms, self.name, self.read()), self._records.of(asked.place)

@@ -23,7 +23,7 @@ from tacit.arrays import Array, FloatArray
 from tacit.certificate import documents
 from tacit.engine import Message
 from tacit.errors import InvalidInput, Refused
-from tacit.federation.home import Planned
+from tacit.federation.own_tasks import Planned
 from tacit.federation.site import AGREEMENT
 from tacit.federation.terms import Terms
 from tacit.federation.wire import digest, packed, require_rows, unpacked

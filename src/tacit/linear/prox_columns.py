@@ -60,7 +60,7 @@ class ProxColumns:
         return np.asarray(kept[:, chosen])
 
 
-class Spectrum(NamedTuple):
+class GramSpectrum(NamedTuple):
     """The Gram matrix G of the small side, and φ(G) = U diag(f) Uᵀ, which is never formed."""
 
     gram: FloatArray  # (s, s), s = min(d, T)
@@ -72,11 +72,13 @@ class Spectrum(NamedTuple):
 class SpectralColumns(ProxColumns):
     """Of the trace norm."""
 
-    def kept(self, V: FloatArray) -> Spectrum:
+    def kept(self, V: FloatArray) -> GramSpectrum:
         gram = V @ V.T if _is_wide(V) else V.T @ V
         return self._spectrum(gram, len(gram), 0)
 
-    def moved(self, kept: Spectrum, V: FloatArray, old: FloatArray, chosen: Chosen) -> Spectrum:
+    def moved(
+        self, kept: GramSpectrum, V: FloatArray, old: FloatArray, chosen: Chosen
+    ) -> GramSpectrum:
         if kept.since >= REFRESH:
             return self.kept(V)
         new = V[:, chosen]
@@ -87,16 +89,16 @@ class SpectralColumns(ProxColumns):
         gram[chosen], gram[:, chosen] = products, products.T
         return self._spectrum(gram, len(kept.factors), 0)  # computed from V, not added up
 
-    def columns(self, kept: Spectrum, V: FloatArray, chosen: Chosen) -> FloatArray:
+    def columns(self, kept: GramSpectrum, V: FloatArray, chosen: Chosen) -> FloatArray:
         U, factors = kept.U, kept.factors[:, None]
         if _is_wide(V):
             return np.asarray(U @ (factors * (U.T @ V[:, chosen])))
         return np.asarray(V @ (U @ (factors * U[chosen].T)))
 
-    def _spectrum(self, gram: FloatArray, rank: int, since: int) -> Spectrum:
+    def _spectrum(self, gram: FloatArray, rank: int, since: int) -> GramSpectrum:
         """``rank`` is what it was before, and about what it will be."""
         squares, U = _eigenvectors_above(gram, self.level**2, rank)
-        return Spectrum(gram, U, 1 - self.level / np.sqrt(squares), since)
+        return GramSpectrum(gram, U, 1 - self.level / np.sqrt(squares), since)
 
 
 def _is_wide(V: FloatArray) -> bool:

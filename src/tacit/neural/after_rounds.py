@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tacit.engine import Message
 from tacit.estimator.fitted import column_by_text, columns_of
-from tacit.neural.checkpoint import State, write_checkpoint
-from tacit.neural.local import RowLoss
+from tacit.neural.checkpoint import Checkpoint, write_checkpoint
+from tacit.neural.client_training import RowLoss
 from tacit.neural.personal import PersonalModels
 from tacit.neural.pmtl import FederatedClients
 from tacit.neural.round_costs import epsilon_of
@@ -50,7 +50,7 @@ class AfterRound:
     scored: Scored
     checkpoint: Path | None
     every: int  # rounds between two checkpoints; there is one after the last
-    saved: State | None  # the checkpoint that the run began with
+    saved: Checkpoint | None  # the checkpoint that the run began with
     lines: list[dict[str, float]] = field(default_factory=list)
 
     def __call__(self, shared: Message, kept: Tensor | None) -> None:
@@ -62,7 +62,7 @@ class AfterRound:
             return
         if self.checkpoint is not None and (number == self.rounds or number % self.every == 0):
             models = self.clients.models if kept is None else kept
-            write_checkpoint(self.checkpoint, State.of(shared, models), self.run)
+            write_checkpoint(self.checkpoint, Checkpoint.of(shared, models), self.run)
         if self.scored is not None:
             line = {"round": float(number)} | self.scored(self.clients.current(shared, kept))
             line["epsilon"] = epsilon_of(self.clients.plan, number, self.budget)

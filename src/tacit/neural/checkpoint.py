@@ -29,7 +29,7 @@ from tacit.privacy.release import Declared, Key
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class Checkpoint:
     """Where a run is: centres and clip norm are public, models stay with their clients."""
 
     round: int
@@ -38,7 +38,7 @@ class State:
     models: Tensor | None  # (m, d); None: clients keep nothing between rounds
 
     @classmethod
-    def of(cls, shared: Message, models: Tensor | None) -> State:
+    def of(cls, shared: Message, models: Tensor | None) -> Checkpoint:
         """After a round."""
         values = {name: part.value for name, part in shared.items()}
         centres = torch.tensor(values["centres"])
@@ -72,8 +72,8 @@ class State:
             )
 
 
-def write_checkpoint(path: Path, state: State, run: str) -> None:
-    """State and the name of its run, whole or not at all; for the trusted side only."""
+def write_checkpoint(path: Path, state: Checkpoint, run: str) -> None:
+    """Checkpoint and the name of its run, whole or not at all; for the trusted side only."""
     from safetensors.torch import save
 
     tensors = {name: tensor.contiguous() for name, tensor in _parts(state).items()}
@@ -82,18 +82,18 @@ def write_checkpoint(path: Path, state: State, run: str) -> None:
     replace_file(path, save(tensors, metadata={"tacit": json.dumps(about)}), private=True)
 
 
-def read_checkpoint(path: Path, like: State) -> tuple[State, str]:
+def read_checkpoint(path: Path, like: Checkpoint) -> tuple[Checkpoint, str]:
     """The state and the name of its run; InvalidInput if it does not belong to this plan."""
     about, found = _read(path)
     wanted = _parts(like)
     if _kinds(found) != _kinds(wanted):
         raise InvalidInput(f"{path} holds {_kinds(found)}; this run has {_kinds(wanted)}")
     placed = {name: found[name].to(wanted[name].device) for name in wanted}
-    state = State(about["round"], placed["centres"], about["clip_norm"], placed.get("models"))
+    state = Checkpoint(about["round"], placed["centres"], about["clip_norm"], placed.get("models"))
     return state, about["run"]
 
 
-def left_off(path: Path | None, like: State, door: Door | None) -> State | None:
+def left_off(path: Path | None, like: Checkpoint, door: Door | None) -> Checkpoint | None:
     """Where the checkpoint left off, if there is one; what it says of a private run must have gone
     through the door."""
     if path is None or not path.exists():
@@ -114,7 +114,7 @@ def named_run(path: Path | None, run: str | None) -> str | None:
     return saved
 
 
-def _parts(state: State) -> dict[str, Tensor]:
+def _parts(state: Checkpoint) -> dict[str, Tensor]:
     kept = {"centres": state.centres, "models": state.models}
     return {name: tensor for name, tensor in kept.items() if tensor is not None}
 

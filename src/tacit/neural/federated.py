@@ -25,18 +25,18 @@ from tacit.estimator import learner
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.neural import mixing
 from tacit.neural.after_rounds import AfterRound, watched
-from tacit.neural.checkpoint import State, left_off, named_run
+from tacit.neural.checkpoint import Checkpoint, left_off, named_run
+from tacit.neural.client_choice import settled
+from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.finetuning import Finetuning, finetuned, require_kind
 from tacit.neural.guarantee import doubts, guaranteed
-from tacit.neural.home import settled
 from tacit.neural.inputs import Classes, as_rows, chosen_device, gathered, targets_of
 from tacit.neural.isolation_trial import doubt
-from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.personal import PersonalModels, require_usable, width
-from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedServer, Method, Plan
+from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedPlan, FederatedServer, Method
 from tacit.neural.round_costs import epsilon_of, within_budget
+from tacit.neural.round_schedule import UNPLANNED, RoundSchedule, schedule
 from tacit.neural.sampling import Sampler, chosen_sampler
-from tacit.neural.schedule import UNPLANNED, Schedule, schedule
 from tacit.neural.secret_streams import Coins, coins_and_noise
 from tacit.neural.stacked import Stacked, require_personal
 from tacit.parameters import Between, Count, NonNegative, Positive, Seed, Size, require_parameters
@@ -58,10 +58,10 @@ class FederatedMTL(Fitted):
 
     ``model`` is copied: its parameters are the public start, and stay as they are.
     ``method="auto"``: FedAvg with everybody in every round, as many rounds and as far as noise
-    leaves something to learn (schedule.py): perhaps none, which is a warning, and costs nothing.
+    leaves something to learn (round_schedule.py): perhaps none, which is a warning, and free.
     ``"mtl"``: Algorithm 1 of S2; ``"fedavg"``, ``"fedprox"``. ``rounds``, ``clip_norm`` None: the
     rule's, or 50 and 1 with another method. ``finetune="auto"``: each client takes home its own
-    model or the shared one, by its own rows (home.py); ``private_home_`` says what that brought.
+    model or the shared one, by its own rows (client_choice.py); ``private_home_`` says what for.
     ``sampling="auto"`` with another method: Poisson with secret coins of rate ``participation`` for
     zero-out budgets, everybody for replace (and without a budget): under replace the accounting of
     Poisson samples rests on an assumption (docs/privacy.md). ``relation``: None (one mean), a
@@ -160,7 +160,7 @@ class FederatedMTL(Fitted):
 
     # --- what is public before the first round ---------------------------------------------------
 
-    def _agreed(self, clients: int, stacked: Stacked) -> tuple[Plan, Schedule]:
+    def _agreed(self, clients: int, stacked: Stacked) -> tuple[FederatedPlan, RoundSchedule]:
         """The plan, and its rounds as far as they fit: from public numbers alone."""
         relation = mixing.declared(self.relation, clients)
         planned, method, share = UNPLANNED, self.method, self.participation
@@ -170,7 +170,7 @@ class FederatedMTL(Fitted):
         planned = planned.chosen(self.rounds, self.clip_norm)
         planned.warn()
         sampler = chosen_sampler(self.sampling, share, self.budget)
-        plan = Plan(relation, sampler, clients, None, method, cooling=planned.cooling)
+        plan = FederatedPlan(relation, sampler, clients, None, method, cooling=planned.cooling)
         if self.budget is None or planned.rounds == 0:
             return plan, planned
         plan = replace(plan, noise_multiplier=self.noise_multiplier, adaptive=self.adaptive_clip)
@@ -180,7 +180,7 @@ class FederatedMTL(Fitted):
 
     def _door(
         self,
-        plan: Plan,
+        plan: FederatedPlan,
         trainer: Trainer,
         labels: tuple[Hashable, ...],
         run: str,
@@ -207,12 +207,17 @@ class FederatedMTL(Fitted):
         return door, not together
 
     def _halves(
-        self, plan: Plan, planned: Schedule, trainer: Trainer, coins: Coins, door: Door | None
-    ) -> tuple[FederatedServer, FederatedClients, State | None]:
+        self,
+        plan: FederatedPlan,
+        planned: RoundSchedule,
+        trainer: Trainer,
+        coins: Coins,
+        door: Door | None,
+    ) -> tuple[FederatedServer, FederatedClients, Checkpoint | None]:
         """Server and clients where they begin, or where the checkpoint left off."""
         w = trainer.stacked.start()
         begin, models = plan.begin(w, planned.clip_norm), plan.own_models(w)
-        saved = left_off(self._checkpoint, State.of(begin, models), door)
+        saved = left_off(self._checkpoint, Checkpoint.of(begin, models), door)
         if saved is not None:
             begin = saved.unprotected() if door is None else begin
             models = saved.models
@@ -243,7 +248,7 @@ class FederatedMTL(Fitted):
 
     def _remember(
         self,
-        plan: Plan,
+        plan: FederatedPlan,
         rounds: int,
         door: Door | None,
         labels: tuple[Hashable, ...],

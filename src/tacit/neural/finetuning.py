@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InvalidInput
+from tacit.neural.client_training import Extra, Trainer, TrainingStep
 from tacit.neural.clients import NOBODY, batches
-from tacit.neural.local import Extra, Step, Trainer
 from tacit.neural.passes import Worker
 from tacit.neural.secret_streams import Coins
 
@@ -71,7 +71,7 @@ def _extra(kind: Finetuning, strength: float) -> Extra:
     return partial(terms[kind], strength) if kind in terms else None
 
 
-def symmetrised_kl(strength: float, at: Step) -> Tensor:
+def symmetrised_kl(strength: float, at: TrainingStep) -> Tensor:
     """λ (KL(p‖p̃) + KL(p̃‖p)), (c,)."""
     with torch.no_grad():
         theirs = at.stacked(at.anchors, at.x).log_softmax(dim=1)
@@ -80,7 +80,7 @@ def symmetrised_kl(strength: float, at: Step) -> Tensor:
     return strength * both.view(len(at.parameters[0]), -1).mean(dim=1)
 
 
-def weighted_distance(strength: float, at: Step) -> Tensor:
+def weighted_distance(strength: float, at: TrainingStep) -> Tensor:
     """(λ/2) Σ_i F_i (w_i − w̃_i)², (c,); the step's weights are F."""
     each = [
         (f * (w - a).square()).flatten(1).sum(dim=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tacit.neural.isolation_trial import ASSUMED
-from tacit.neural.pmtl import Plan
+from tacit.neural.pmtl import FederatedPlan
 from tacit.neural.sampling import Everyone
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.planning import UNIT, Door, stated
@@ -16,7 +16,7 @@ SEEDED = "coins from a seeded generator: who takes part is no secret"
 MEASURED = "classes taken from the data: declare them with classes="
 
 
-def doubts(plan: Plan, together: str, *, seeded: bool, measured: bool) -> list[str]:
+def doubts(plan: FederatedPlan, together: str, *, seeded: bool, measured: bool) -> list[str]:
     """Why nothing is proven, if it is not; ``together``: why clients may not be kept apart."""
     found = [together] if together else []
     if seeded and plan.sampler != Everyone():
@@ -26,7 +26,7 @@ def doubts(plan: Plan, together: str, *, seeded: bool, measured: bool) -> list[s
     return found
 
 
-def guaranteed(plan: Plan, door: Door | None) -> Guarantee:
+def guaranteed(plan: FederatedPlan, door: Door | None) -> Guarantee:
     """What this run, with all others recorded for these clients, reveals about one of them."""
     if door is None:
         return replace(UNIT, reason="budget=None: no privacy at all")

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tacit.neural.client_training import Trainer
 from tacit.neural.clients import Examples
 from tacit.neural.installation import installation, strict
-from tacit.neural.local import Trainer
 from tacit.neural.sampling import Sampler
 
 ASSUMED = (
@@ -57,7 +57,7 @@ def doubt(trainer: Trainer, sampler: Sampler, *, shared: bool) -> str:
     devices = [trainer.device] if trainer.device.type == "cuda" else []
     try:
         with strict(), torch.random.fork_rng(devices):
-            apart = Trial(trainer, trainer.slots(sampler), shared).apart()
+            apart = IsolationTrial(trainer, trainer.slots(sampler), shared).apart()
     except Exception as error:  # whatever a module may raise
         return f"that clients are kept apart could not be tried on {where}: {error}"
     if apart:
@@ -82,7 +82,7 @@ def public_rows(trainer: Trainer) -> Tensor:
     return torch.randint(2, shape, generator=generator)
 
 
-class Trial:
+class IsolationTrial:
     """One client among others, all of them made of public numbers, in every kind of place."""
 
     def __init__(self, trainer: Trainer, size: int, shared: bool) -> None:

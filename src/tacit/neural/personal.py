@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from tacit import folder
 from tacit.arrays import Array, IntArray
 from tacit.errors import InvalidInput
+from tacit.neural.client_training import RowLoss
 from tacit.neural.inputs import Classes, as_numbers, as_rows
-from tacit.neural.local import RowLoss
 from tacit.neural.stacked import Stacked
 
 LONGEST = 512

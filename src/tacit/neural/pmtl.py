@@ -26,7 +26,7 @@ Differs from the paper in
     3. Noise is added to the sum with σ = z·γ·reach (mixing.py, cohort.py); what one round costs
        is composed exactly by the ledger, not by Theorem 1's constants.
     4. γ may follow a private quantile of the update norms (adaptive clipping), or cool down by a
-       public factor a round (schedule.py).
+       public factor a round (round_schedule.py).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from torch import Tensor
 from tacit.arrays import Array, FloatArray, IntArray
 from tacit.engine import Message, Released, Step, combined
 from tacit.errors import InvalidInput
+from tacit.neural.client_training import Trainer
 from tacit.neural.clients import batches
 from tacit.neural.cohort import CohortSum, PlainSum, Updates
-from tacit.neural.local import Trainer
 from tacit.neural.mixing import Mixing
 from tacit.neural.sampling import Sampler
 from tacit.neural.secret_streams import Coins
@@ -79,7 +79,7 @@ class Adaptive:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FederatedPlan:
     """All that is fixed and public before the first round."""
 
     mixing: Mixing
@@ -130,7 +130,7 @@ class Round(Step):
 class FederatedServer:
     """Line 8: from releases to the centres and the clip norm of the next round."""
 
-    plan: Plan
+    plan: FederatedPlan
     rounds: int
     begin: Message
 
@@ -196,7 +196,7 @@ class Worked:
 class FederatedClients:
     """All clients of this process: their rows, their models, and the run's secret coins."""
 
-    plan: Plan
+    plan: FederatedPlan
     trainer: Trainer
     coins: Coins
     models: Tensor | None  # (m, d), before the first round; None: they keep nothing between rounds

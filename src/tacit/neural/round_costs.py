@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from tacit.errors import BudgetExceeded, NotPure
-from tacit.neural.pmtl import Plan
+from tacit.neural.pmtl import FederatedPlan
 from tacit.neural.sampling import Sampler
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Gaussian
@@ -14,7 +14,7 @@ from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.mechanisms.clipping import check_positive
 
 
-def within_budget(plan: Plan, rounds: int, budget: Budget) -> tuple[Plan, int]:
+def within_budget(plan: FederatedPlan, rounds: int, budget: Budget) -> tuple[FederatedPlan, int]:
     """The plan with which all rounds fit; or, where its noise is given, the rounds that fit."""
     z = plan.noise_multiplier
     if z is not None:
@@ -79,7 +79,7 @@ def _searched(sampler: Sampler, clients: int, z: float, rounds: int, budget: Bud
     return low
 
 
-def epsilon_of(plan: Plan, rounds: int, budget: Budget | None) -> float:
+def epsilon_of(plan: FederatedPlan, rounds: int, budget: Budget | None) -> float:
     """ε of the plan's first rounds at the budget's δ; infinite without noise."""
     z = plan.noise_multiplier
     if budget is None or z is None:

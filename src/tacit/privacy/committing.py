@@ -18,8 +18,8 @@ from weakref import WeakSet
 
 from tacit.errors import LedgerError, TacitError
 from tacit.privacy.chain import Row, canonical, link
+from tacit.privacy.ledger_rows import read_entry
 from tacit.privacy.lists import shortened
-from tacit.privacy.reading import read_entry
 from tacit.privacy.record import Record
 from tacit.privacy.snapshot import due, written
 from tacit.privacy.store import LOCK, Store

@@ -47,7 +47,7 @@ from tacit.privacy.chain import (
     sha256,
 )
 from tacit.privacy.committing import Writing
-from tacit.privacy.reading import read_entry
+from tacit.privacy.ledger_rows import read_entry
 from tacit.privacy.record import checked_key
 from tacit.privacy.release import Declared, Key, Mechanism, Release, new_run
 from tacit.privacy.runs import Cap, Run, checked_cap, made_now

@@ -1,6 +1,6 @@
 """The record: what a ledger's file says, folded as it grows, and every question to it.
 
-State is a fold (reading.py) of the entries (spending.py), which form a hash chain (chain.py) in an
+State is a fold (ledger_rows.py) of the entries (spending.py), a hash chain (chain.py) in an
 SQLite file (store.py); it begins with the newest snapshot that can be believed (snapshot.py). It is
 private: it belongs to the trusted side, though it holds no contribution and never who took part in
 a sampled round.
@@ -21,7 +21,7 @@ from tacit.errors import InvalidInput, LedgerCorrupt
 from tacit.privacy.account import Statement
 from tacit.privacy.accounting import Cost
 from tacit.privacy.chain import Anchor, Entry, Verdict, sha256
-from tacit.privacy.reading import UNREADABLE, Fold, read_declared, read_entry, read_run
+from tacit.privacy.ledger_rows import UNREADABLE, Fold, read_declared, read_entry, read_run
 from tacit.privacy.release import Key, Release
 from tacit.privacy.runs import Cap
 from tacit.privacy.snapshot import restored

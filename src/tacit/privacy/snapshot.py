@@ -11,7 +11,7 @@ Then by 1 and 2 the digest of entry s is the one that was there when the head wa
 up to it so is its payload, and by 3 so is the blob: to change any of them is to find a second
 preimage of SHA-256. If one does not hold, everything is folded from the first entry.
 
-Whoever folds entries up to a snapshot holds its digest against what they add up to (reading.py):
+Whoever folds entries up to a snapshot holds its digest against what they make (ledger_rows.py):
 otherwise one that somebody appended after h would be passed over today, and believed tomorrow,
 under the head of what was honestly written after it. ``verify`` believes none, and folds all. The
 state is written in one canonical way, so that equal states have equal digests.

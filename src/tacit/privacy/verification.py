@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tacit.errors import LedgerCorrupt
 from tacit.privacy.chain import GENESIS, Anchor, Entry, Row, Verdict, linked, sha256
+from tacit.privacy.ledger_rows import Fold, entry_key, read_entry
 from tacit.privacy.mechanisms.recorded import other_than_recorded
-from tacit.privacy.reading import Fold, entry_key, read_entry
 from tacit.privacy.store import Store
 from tacit.privacy.store_file import FOLDED
 

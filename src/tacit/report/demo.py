@@ -32,7 +32,7 @@ STEPS = 7  # calls of progress: every learner, and the measurements
 
 
 @dataclass(frozen=True)
-class Row:
+class DemoRow:
     """One line of the demo's table."""
 
     learner: str
@@ -42,10 +42,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResult:
     """What the demo shows."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[DemoRow, ...]
     model: MeanRegularized  # the run at SHOWN
     view: LocalView  # of it
 
@@ -62,13 +62,13 @@ def demo_data(seed: int = 7) -> Generated:
 
 def run_demo(
     progress: Callable[[str], None] = lambda _: None, directory: Path | None = None
-) -> Outcome:
+) -> DemoResult:
     """Fits every learner on the same rows and scores it on the same test rows.
 
     The run at SHOWN is recorded in the directory's ledger, each time as a data set of its own.
     """
     data = demo_data()
-    rows: list[Row] = []
+    rows: list[DemoRow] = []
     alone: Any = None
     shown: MeanRegularized | None = None
     for name, epsilon, model in learners(data, _ledger(directory)):
@@ -77,14 +77,14 @@ def run_demo(
         errors = np.bincount(data.task_test, (predicted - data.y_test) ** 2)
         gained = None if alone is None else share_gained(alone, errors)
         alone = errors if alone is None else alone
-        rows.append(Row(name, epsilon, nmse(data.y_test, predicted), gained))
+        rows.append(DemoRow(name, epsilon, nmse(data.y_test, predicted), gained))
         if epsilon == SHOWN:
             shown = model
         progress(name)
     assert shown is not None
     view = measured(shown, data)
     progress("the curve and the leakage")
-    return Outcome(tuple(rows), shown, view)
+    return DemoResult(tuple(rows), shown, view)
 
 
 def learners(data: Generated, ledger: Ledger) -> Iterator[tuple[str, float | None, Any]]:
@@ -106,7 +106,7 @@ def measured(model: MeanRegularized, data: Generated) -> LocalView:
     return measure(model, training, held_out, schema, curve=True, epsilons=CURVE)
 
 
-def write_demo(outcome: Outcome, directory: Path) -> list[Path]:
+def write_demo(outcome: DemoResult, directory: Path) -> list[Path]:
     """A fitted folder with both pages, and results.json."""
     directory.mkdir(parents=True, exist_ok=True)
     outcome.model.certify(

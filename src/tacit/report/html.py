@@ -20,7 +20,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """Numbers as rows; the first cell of each names it."""
 
     about: str
@@ -29,7 +29,9 @@ class Table:
     of_words: bool = False  # not numbers: aligned to the left
 
     @classmethod
-    def named(cls, about: str, of: str, what: str, values: Iterable[tuple[str, float]]) -> Table:
+    def named(
+        cls, about: str, of: str, what: str, values: Iterable[tuple[str, float]]
+    ) -> HtmlTable:
         """One number for each name, under the headings ``of`` and ``what``."""
         return cls(about, (of, what), tuple((name, number(float(v))) for name, v in values))
 
@@ -54,7 +56,7 @@ class Figure:
     shows: str  # one or two sentences, for those who see it and those who do not
     data: list[dict[str, Any]]
     layout: dict[str, Any]
-    table: Table
+    table: HtmlTable
 
     def html(self) -> str:
         """The figure; the script fills the plot in."""
@@ -74,7 +76,7 @@ class Section:
 
     name: str
     title: str
-    parts: tuple[str | Table | Figure, ...]
+    parts: tuple[str | HtmlTable | Figure, ...]
 
     @classmethod
     def saying(cls, name: str, title: str, text: str) -> Section:

@@ -38,7 +38,7 @@ from tacit.arrays import FloatArray
 from tacit.estimator import MultiTaskEstimator
 from tacit.folder import hashable, plain
 from tacit.privacy.budget import Budget
-from tacit.report.facts import best_guess
+from tacit.report.public_view import best_guess
 from tacit.report.refits import variant
 from tacit.tasks import Schema, TaskSet
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.report import figures
-from tacit.report.facts import Facts, plural
-from tacit.report.html import Figure, Page, Section, Table, key_figures, number, paragraph
+from tacit.report.html import Figure, HtmlTable, Page, Section, key_figures, number, paragraph
 from tacit.report.leakage import Leakage, Picture
 from tacit.report.local_view import LocalView
+from tacit.report.public_view import PublicView, plural
 from tacit.report.words import percent
 
 BANNER = "Private view of the trusted side. Nothing on this page is protected: do not hand it on."
@@ -31,7 +31,7 @@ LEVELS: tuple[tuple[str, str, figures.Side], ...] = (
 )
 
 
-def local_page(facts: Facts, view: LocalView) -> Page:
+def local_page(facts: PublicView, view: LocalView) -> Page:
     """The whole page."""
     many = plural(facts.task_noun)
     lead = (
@@ -66,7 +66,7 @@ def _errors(view: LocalView, name: str) -> FloatArray:
 # --- scores --------------------------------------------------------------------------------------
 
 
-def _scores(facts: Facts, view: LocalView) -> Section:
+def _scores(facts: PublicView, view: LocalView) -> Section:
     if view.scores["together"].overall is None:
         none = "No rows were held out, so nothing can be judged (--holdout)."
         return Section.saying("scores", "Scores on held-out rows", none)
@@ -84,7 +84,7 @@ def _scores(facts: Facts, view: LocalView) -> Section:
         if view.loss == "squared"
         else "Accuracy is the share of rows whose class was met."
     )
-    table = Table("Scores on held-out rows", headings[: 3 if with_auc else 2], rows)
+    table = HtmlTable("Scores on held-out rows", headings[: 3 if with_auc else 2], rows)
     parts = (paragraph(f"{rows_said} {explained}"), table)
     return Section("scores", "Scores on held-out rows", parts)
 
@@ -92,7 +92,7 @@ def _scores(facts: Facts, view: LocalView) -> Section:
 # --- gains ---------------------------------------------------------------------------------------
 
 
-def _gains(facts: Facts, view: LocalView) -> Section:
+def _gains(facts: PublicView, view: LocalView) -> Section:
     title = "Gain of each task"
     alone, together = _errors(view, "alone"), _errors(view, "together")
     judged = np.isfinite(alone) & np.isfinite(together)
@@ -122,7 +122,7 @@ def _gains(facts: Facts, view: LocalView) -> Section:
     return Section("gains", title, parts)
 
 
-def _unit(facts: Facts, view: LocalView) -> str:
+def _unit(facts: PublicView, view: LocalView) -> str:
     return f"in units of {facts.target}" if view.loss == "squared" else "share of rows"
 
 
@@ -130,7 +130,7 @@ def _error_name(view: LocalView) -> str:
     return "typical error" if view.loss == "squared" else "share wrong"
 
 
-def _gain_histogram(facts: Facts, view: LocalView, gain: FloatArray) -> Figure:
+def _gain_histogram(facts: PublicView, view: LocalView, gain: FloatArray) -> Figure:
     what = _error_name(view)
     data, look, bins = figures.histogram(gain, f"{what} alone − together", f"{facts.task_noun}s")
     look["yaxis"]["title"]["text"] = plural(facts.task_noun)
@@ -139,12 +139,14 @@ def _gain_histogram(facts: Facts, view: LocalView, gain: FloatArray) -> Figure:
         f"{_unit(facts, view)}. Right of zero (blue) joining helped, left of it (orange) it cost."
     )
     rows = tuple((f"{low:.4g} to {high:.4g}", f"{count:,}") for low, high, count in bins)
-    table = Table(f"Gains in bins, {_unit(facts, view)}", ("gain", plural(facts.task_noun)), rows)
+    table = HtmlTable(
+        f"Gains in bins, {_unit(facts, view)}", ("gain", plural(facts.task_noun)), rows
+    )
     return Figure("gain", "Gains and losses", shows, data, look, table)
 
 
 def _gain_plot(
-    facts: Facts, view: LocalView, labels: list[str], alone: FloatArray, together: FloatArray
+    facts: PublicView, view: LocalView, labels: list[str], alone: FloatArray, together: FloatArray
 ) -> Figure:
     what = _error_name(view)
     titles = (f"{what}, alone", f"{what}, together")
@@ -152,7 +154,7 @@ def _gain_plot(
     if len(labels) > MOST_POINTS:
         data, look, cells = figures.heat_against(alone, together, *titles)
         counted = tuple((number(x), number(y), f"{count:,}") for x, y, count in cells)
-        table = Table("Cells that hold a task", (*titles, plural(facts.task_noun)), counted)
+        table = HtmlTable("Cells that hold a task", (*titles, plural(facts.task_noun)), counted)
         shows = (
             f"{len(labels):,} {plural(facts.task_noun)} in cells, stronger where there are more. "
             "Below the dashed line learning together was better."
@@ -163,7 +165,7 @@ def _gain_plot(
         (label, number(float(a)), number(float(t)), number(float(a - t)))
         for label, a, t in zip(labels, alone, together, strict=True)
     )
-    table = Table("Every task", (facts.task_noun, *titles, "gain"), rows)
+    table = HtmlTable("Every task", (facts.task_noun, *titles, "gain"), rows)
     shows = (
         f"One point for each {facts.task_noun}. Below the dashed line learning together was better."
     )
@@ -195,7 +197,7 @@ def _curve(view: LocalView) -> Section:
         (f"{point.epsilon:g}", number(mean), number(min(point.overall)), number(max(point.overall)))
         for point, mean in zip(view.curve, means, strict=True)
     )
-    table = Table("The curve", ("ε", f"mean {metric}", "lowest", "highest"), rows)
+    table = HtmlTable("The curve", ("ε", f"mean {metric}", "lowest", "highest"), rows)
     figure = Figure("epsilon-curve", "At several budgets", shows, data, look, table)
     note = paragraph(
         "Do not choose a budget by this curve and then publish that choice as if it were free: it "
@@ -228,7 +230,7 @@ def _curve_trace(view: LocalView, epsilons: list[float], means: list[float]) -> 
 # --- leakage -------------------------------------------------------------------------------------
 
 
-def _leakage(facts: Facts, view: LocalView) -> Section:
+def _leakage(facts: PublicView, view: LocalView) -> Section:
     title = f"What one {facts.task_noun} shows in the others"
     if view.leakage is None:
         return Section.saying("leakage", title, NOT_MEASURED)
@@ -242,7 +244,7 @@ def _leakage(facts: Facts, view: LocalView) -> Section:
     return Section("leakage", title, parts)
 
 
-def _guesses(facts: Facts, leakage: Leakage) -> Figure:
+def _guesses(facts: PublicView, leakage: Leakage) -> Figure:
     names = [leak.task for leak in leakage.leaks]
     places = list(range(len(names)))
     open_rates = [100 * leak.guess_open for leak in leakage.leaks]
@@ -268,11 +270,11 @@ def _guesses(facts: Facts, leakage: Leakage) -> Figure:
         for leak in leakage.leaks
     )
     headings = (facts.task_noun, "without protection", "with protection", "change of the others")
-    table = Table("Right guesses", headings, rows)
+    table = HtmlTable("Right guesses", headings, rows)
     return Figure("guesses", "Can the others tell?", shows, data, look, table)
 
 
-def _panels(facts: Facts, picture: Picture) -> Figure:
+def _panels(facts: PublicView, picture: Picture) -> Figure:
     matrices = [
         ("Without protection, data replaced", np.asarray(picture.open)),
         ("With protection, data replaced", np.asarray(picture.protected)),
@@ -292,5 +294,5 @@ def _panels(facts: Facts, picture: Picture) -> Figure:
         for i, other in enumerate(picture.others)
     )
     headings = ("feature, task", *(title for title, _ in matrices))
-    table = Table("Changes of standardised coefficients", headings, rows)
+    table = HtmlTable("Changes of standardised coefficients", headings, rows)
     return Figure("traces", f"The trace of {picture.task}", shows, data, look, table)

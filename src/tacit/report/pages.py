@@ -12,10 +12,10 @@ from pathlib import Path
 from tacit.errors import InvalidInput
 from tacit.files import replace_file
 from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE
-from tacit.report.facts import public_facts
 from tacit.report.local_page import local_page
 from tacit.report.local_view import read_local
 from tacit.report.public_page import public_page
+from tacit.report.public_view import public_facts
 
 
 def write_pages(folder: Path, out: Path | None = None) -> list[Path]:

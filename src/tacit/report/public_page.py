@@ -8,17 +8,17 @@ from html import escape
 from typing import Any
 
 from tacit.report import figures, words
-from tacit.report.facts import Facts, plural
 from tacit.report.html import (
     Figure,
+    HtmlTable,
     Page,
     Section,
-    Table,
     bullets,
     definitions,
     number,
     paragraph,
 )
+from tacit.report.public_view import PublicView, plural
 from tacit.report.shared_figures import shared_parts
 from tacit.rounding import rounded_up
 from tacit.tasks import Column
@@ -33,7 +33,7 @@ tacit ledger verify LEDGER              # for the trusted side: no entry was edi
 tacit audit --all                       # attack the mechanisms that the promise rests on"""
 
 
-def public_page(facts: Facts) -> Page:
+def public_page(facts: PublicView) -> Page:
     """The whole page."""
     many = plural(facts.task_noun)
     title = f"{facts.n_tasks:,} {many} learned together" if facts.n_tasks else "Learned together"
@@ -50,14 +50,14 @@ def public_page(facts: Facts) -> Page:
     return Page(title, "Privacy report", lead, sections, facts.version)
 
 
-def _promise(facts: Facts) -> Section:
+def _promise(facts: PublicView) -> Section:
     guarantee = facts.guarantee
     kind = "promise" if guarantee.proven else "promise doubt"
     judged = "".join(
         f'<li class="{"yes" if good else "no"}">{escape(said)}</li>'
         for good, said in words.verdicts(facts)
     )
-    parts: list[str | Table | Figure] = [
+    parts: list[str | HtmlTable | Figure] = [
         f'<blockquote class="{kind}">{_raised(words.promise(facts))}</blockquote>',
         f'<ul class="verdicts">{judged}</ul>',
     ]
@@ -84,14 +84,14 @@ def _raised(text: str) -> str:
     return re.sub(r"e\^([0-9.e+-]*[0-9])", r"e<sup>\1</sup>", escape(text))
 
 
-def _not_covered(facts: Facts) -> Section:
+def _not_covered(facts: PublicView) -> Section:
     intro = paragraph("The promise does not speak of these. Protect them in other ways.")
     return Section(
         "not-covered", "What is not protected", (intro, bullets(facts.guarantee.not_covered))
     )
 
 
-def _spending(facts: Facts) -> Section:
+def _spending(facts: PublicView) -> Section:
     if not facts.steps:
         none = "Nothing was spent: nothing was released."
         return Section.saying("spending", "What was spent", none)
@@ -104,7 +104,7 @@ def _spending(facts: Facts) -> Section:
             f"{rounded_up(facts.guarantee.epsilon)}."
         )
     rows = tuple(_step(i, step) for i, step in enumerate(facts.steps, start=1))
-    table = Table("The releases of this run", ("release", "mechanism", "ε so far"), rows, True)
+    table = HtmlTable("The releases of this run", ("release", "mechanism", "ε so far"), rows, True)
     intro = paragraph(
         "Each release is a number that left the trusted side, with noise. What it cost was "
         "recorded before the noise was drawn; the cost of all of them adds up."
@@ -132,7 +132,7 @@ def mechanism_text(declared: Any) -> str:
     return f"{declared.get('name', 'mechanism')} ({', '.join(said)})"
 
 
-def _shared_intro(facts: Facts) -> list[str]:
+def _shared_intro(facts: PublicView) -> list[str]:
     said = [
         "These numbers went to every participant. They are releases, or computed from releases "
         "and declared constants alone."
@@ -144,7 +144,7 @@ def _shared_intro(facts: Facts) -> list[str]:
     return [paragraph(text) for text in said]
 
 
-def _declared(facts: Facts) -> Section:
+def _declared(facts: PublicView) -> Section:
     schema = facts.schema
     named = [*zip(schema.feature_names, schema.columns, strict=True)]
     rows = tuple((name, *_declaration(column)) for name, column in named)
@@ -157,7 +157,7 @@ def _declared(facts: Facts) -> Section:
         )
         about = "Columns"
         rows = tuple((row[0], "measured on the data, not shown", "") for row in rows)
-    table = Table(about, ("column", "values", "missing"), rows, of_words=True)
+    table = HtmlTable(about, ("column", "values", "missing"), rows, of_words=True)
     return Section("declared", "What was declared", (paragraph(intro), table))
 
 
@@ -179,7 +179,7 @@ def _scores() -> Section:
     return Section("scores", "Scores", (paragraph(said),))
 
 
-def _verify(facts: Facts) -> Section:
+def _verify(facts: PublicView) -> Section:
     intro = paragraph(
         "Whoever holds the folder can check who signed it, that nothing was changed since, and "
         "that ε follows from the recorded steps; the fingerprint of the key comes from the sender "

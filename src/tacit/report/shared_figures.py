@@ -11,14 +11,14 @@ import numpy as np
 
 from tacit.arrays import Array
 from tacit.report import figures
-from tacit.report.facts import Facts, array_shape
-from tacit.report.html import Figure, Table, number, paragraph
+from tacit.report.html import Figure, HtmlTable, number, paragraph
+from tacit.report.public_view import PublicView, array_shape
 
 MOST_CELLS = 400  # of one array in a table
-Parts = list[str | Table | Figure]
+Parts = list[str | HtmlTable | Figure]
 
 
-def shared_parts(facts: Facts) -> Parts:
+def shared_parts(facts: PublicView) -> Parts:
     """Figures for what is known by name, and a table of all that was shared."""
     if not facts.shared:
         return [paragraph("Nothing that may be shown was shared.")]
@@ -38,7 +38,7 @@ def _unnamed(name: str, value: Array) -> bool:
     return name not in known and value.ndim == 2 and 1 < value.size <= MOST_CELLS * 10
 
 
-def _mean(facts: Facts) -> Parts:
+def _mean(facts: PublicView) -> Parts:
     mean = facts.shared["mean"]
     if not bool(facts.shared.get("joined", np.asarray(True))):
         said = (
@@ -55,14 +55,14 @@ def _mean(facts: Facts) -> Parts:
     trust = facts.shared.get("trust")
     if trust is not None:
         shows += f" About {float(trust):.0%} of its direction is signal, the rest noise."
-    table = Table.named(
+    table = HtmlTable.named(
         "The shared mean model", "feature", "coefficient", zip(names, mean, strict=True)
     )
     data, look = figures.bars(names, mean, "coefficient, in scaled units")
     return [Figure("mean", "The shared mean model", shows + _of_many(names), data, look, table)]
 
 
-def _covariance(facts: Facts, matrix: Array) -> Parts:
+def _covariance(facts: PublicView, matrix: Array) -> Parts:
     parts: Parts = []
     if matrix.ndim == 2:
         parts.append(_spectrum(matrix, float(facts.shared.get("edge", np.asarray(np.nan)))))
@@ -74,7 +74,7 @@ def _covariance(facts: Facts, matrix: Array) -> Parts:
         "bar is long matter to many tasks. A bar below zero is noise." + _of_many(names)
     )
     about, pairs = "Variance of the coefficients over tasks", zip(names, diagonal, strict=True)
-    table = Table.named(about, "feature", "variance", pairs)
+    table = HtmlTable.named(about, "feature", "variance", pairs)
     return [*parts, Figure("features", "Features used", shows, data, look, table)]
 
 
@@ -89,7 +89,7 @@ def _spectrum(matrix: Array, edge: float) -> Figure:
         figures.level(look, edge, "edge of the noise", "@second")
         shows += " Only those above the dashed line stand out of the noise."
     about, numbered = "Eigenvalues of the shared covariance", enumerate(values, start=1)
-    table = Table.named(about, "direction", "eigenvalue", ((str(i), v) for i, v in numbered))
+    table = HtmlTable.named(about, "direction", "eigenvalue", ((str(i), v) for i, v in numbered))
     return Figure("spectrum", "Spectrum of the shared covariance", shows, data, look, table)
 
 
@@ -100,14 +100,14 @@ def _matrix(name: str, value: Array) -> Figure:
     shows = f"“{name}”, {array_shape(value)}, from {number(value.min())} to {number(value.max())}."
     rows = tuple((str(i), *map(number, row)) for i, row in enumerate(value[:50, :12].tolist()))
     width = min(12, value.shape[1])
-    table = Table(f"{name}: its first rows and columns", ("row", *map(str, range(width))), rows)
+    table = HtmlTable(f"{name}: its first rows and columns", ("row", *map(str, range(width))), rows)
     return Figure(f"shared-{_slug(name)}", f"Shared: {name}", shows, [trace], look, table)
 
 
 def _everything(shared: Mapping[str, Array]) -> str:
     """All names, what they are, and the numbers of those that are short."""
     rows = tuple((name, array_shape(value), _listed(value)) for name, value in shared.items())
-    table = Table("Everything that was shared, by its name in the model file", _HEADINGS, rows)
+    table = HtmlTable("Everything that was shared, by its name in the model file", _HEADINGS, rows)
     return "<details><summary>Everything that was shared</summary>" + table.html() + "</details>"
 
 
@@ -120,7 +120,7 @@ def _listed(value: Array) -> str:
     return ", ".join(number(float(item)) for item in value.ravel())
 
 
-def _names(facts: Facts, length: int) -> list[str]:
+def _names(facts: PublicView, length: int) -> list[str]:
     """The features, with the intercept if there is one more number than features."""
     names = list(facts.schema.feature_names_out)
     if length == len(names) + 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tacit.privacy.planning import UNIT
-from tacit.report.facts import Facts, best_guess, plural
+from tacit.report.public_view import PublicView, best_guess, plural
 from tacit.rounding import odds, rounded_up
 
 OF_A_TASK = {
@@ -19,7 +19,7 @@ OF_ANOTHER_UNIT = {
 UNKNOWN = "which of two neighbouring data sets it was"
 
 
-def promise(facts: Facts) -> str:
+def promise(facts: PublicView) -> str:
     """The guarantee in one sentence.
 
     The factor bounds the odds: P[seen | these data] ≤ e^ε P[seen | other data] + δ.
@@ -42,7 +42,7 @@ def _factor(epsilon: float) -> str:
     )
 
 
-def _observers(facts: Facts) -> str:
+def _observers(facts: PublicView) -> str:
     if facts.guarantee.unit != UNIT.unit:
         return f"Nobody ({facts.guarantee.adversary}) can"
     others = plural(facts.task_noun)
@@ -53,13 +53,13 @@ def _observers(facts: Facts) -> str:
     return f"No coalition of the other {facts.n_tasks - 1:,} {others} can"
 
 
-def _difference(facts: Facts) -> str:
+def _difference(facts: PublicView) -> str:
     unit, neighbours = facts.guarantee.unit, facts.guarantee.neighbours
     said = OF_A_TASK if unit == UNIT.unit else OF_ANOTHER_UNIT
     return said.get(neighbours, UNKNOWN).format(noun=facts.task_noun, unit=unit)
 
 
-def in_practice(facts: Facts) -> str:
+def in_practice(facts: PublicView) -> str:
     """What the factor means for somebody who guesses."""
     guarantee = facts.guarantee
     most = best_guess(guarantee.epsilon, guarantee.delta)
@@ -70,7 +70,7 @@ def in_practice(facts: Facts) -> str:
     )
 
 
-def delta(facts: Facts) -> str:
+def delta(facts: PublicView) -> str:
     """δ in words."""
     value = facts.guarantee.delta
     if value == 0:
@@ -82,7 +82,7 @@ def delta(facts: Facts) -> str:
     return text
 
 
-def neighbours(facts: Facts) -> str:
+def neighbours(facts: PublicView) -> str:
     """What is compared with what."""
     kinds = {
         "replace": "One unit's data become any other data (“replace”).",
@@ -92,7 +92,7 @@ def neighbours(facts: Facts) -> str:
     return kinds.get(facts.guarantee.neighbours, facts.guarantee.neighbours)
 
 
-def verdicts(facts: Facts) -> list[tuple[bool, str]]:
+def verdicts(facts: PublicView) -> list[tuple[bool, str]]:
     """(good, sentence): what stands behind the numbers."""
     guarantee = facts.guarantee
     if math.isinf(guarantee.epsilon):
@@ -108,7 +108,7 @@ def verdicts(facts: Facts) -> list[tuple[bool, str]]:
     return [(guarantee.proven, proof), (guarantee.secure_noise, noise), *_spent(facts)]
 
 
-def _spent(facts: Facts) -> list[tuple[bool, str]]:
+def _spent(facts: PublicView) -> list[tuple[bool, str]]:
     """What this run spent of its budget; and, where there were others, what all of them did."""
     guarantee = facts.guarantee
     own = guarantee.run_epsilon or guarantee.epsilon

@@ -20,7 +20,7 @@ from tacit.learners.async_proximal.formulations import FORMULATIONS
 from tacit.learners.async_proximal.refit import others_of_each, others_of_newcomer
 from tacit.metrics import nmse_per_task
 from tacit.privacy.accounting import gaussian_mu
-from tacit.privacy.nodes import node_run
+from tacit.privacy.node_runs import node_run
 from tacit.privacy.release import Declared, Release
 
 NODES = 6

@@ -23,8 +23,8 @@ from tacit.learners.async_proximal.formulations import (
     MeanLoss,
     synchronous_optimum,
 )
-from tacit.learners.async_proximal.mechanisms import Sampled
 from tacit.learners.async_proximal.node import Own, PrivateNode, example_gradients
+from tacit.learners.async_proximal.node_mechanisms import Sampled
 from tacit.learners.async_proximal.plan import (
     SILENT,
     Allowance,
@@ -41,7 +41,7 @@ from tacit.privacy.accounting import Event, Gaussian
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum
-from tacit.privacy.nodes import node_doors, node_run
+from tacit.privacy.node_runs import node_doors, node_run
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared, Mechanism, Release
 

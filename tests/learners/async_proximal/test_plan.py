@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from tacit.errors import InvalidInput
-from tacit.learners.async_proximal.mechanisms import Pooled, Sampled
+from tacit.learners.async_proximal.node_mechanisms import PooledSum, Sampled
 from tacit.learners.async_proximal.plan import (
     MOST_RELEASES,
     Allowance,
@@ -118,7 +118,7 @@ def test_coins_fall_at_the_declared_rate_and_each_release_throws_them_anew() -> 
 
 
 def test_a_pooled_sum_shares_by_node_and_keeps_sizes_out_of_the_record() -> None:
-    mechanism = Pooled(GaussianSum(1.0, 1e-9), (2, 1))
+    mechanism = PooledSum(GaussianSum(1.0, 1e-9), (2, 1))
     rows_ = np.full((3, 1), 5.0)
     total = mechanism.release(rows_, np.random.default_rng(0), np.array([1.0, 0.25]))
     np.testing.assert_allclose(total, [2.25], atol=1e-6)

@@ -9,7 +9,7 @@ import pytest
 
 from tacit.errors import InvalidInput
 from tacit.learners.shared_prior.silos.coding import Coding, coding_of
-from tacit.learners.shared_prior.silos.plan import blocks_for
+from tacit.learners.shared_prior.silos.silo_plan import blocks_for
 from tacit.tasks import Column, as_schema
 
 KINDS: dict[str, Any] = {

@@ -71,7 +71,7 @@ from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm
 from tacit.linear.single_task_fits import best_alone
 from tacit.parameters import Count, Positive, Share, Size
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.nodes import node_doors, node_history, node_run
+from tacit.privacy.node_runs import node_doors, node_history, node_run
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared
 from tacit.tasks import Schema, TaskSet

@@ -17,9 +17,9 @@ That example's gradient is all that changes: ``example_gradients`` looks at one 
 for bit, whatever column the server sends (privacy/isolation.py). A row whose gradient is not a
 number, and every row at a column that is none, adds zero: nothing in the data stops a node.
 
-The node knows neither time nor transport, and has a door of its own (privacy/nodes.py). A message
-is stored under its ledger entry before it is sent: a node that dies and returns sends the same
-bytes, and spends once.
+The node knows neither time nor transport, and has a door of its own (privacy/node_runs.py). A
+message is stored under its ledger entry before it is sent: a node that dies and returns sends the
+same bytes, and spends once.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ import numpy as np
 from scipy.stats import chi2, gamma
 
 from tacit.arrays import FloatArray
-from tacit.learners.async_proximal.mechanisms import Sampled
+from tacit.learners.async_proximal.node_mechanisms import Sampled
 from tacit.linear.losses import Loss
 from tacit.linear.penalties import Penalty
 from tacit.privacy.accounting import gaussian_mu, per_report_epsilon, poisson_noise_multiplier

@@ -19,8 +19,8 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Outcome, Progress, Public, Step, run_rounds
 from tacit.estimator import Home
-from tacit.learners.async_proximal.mechanisms import Pooled
 from tacit.learners.async_proximal.node import example_gradients
+from tacit.learners.async_proximal.node_mechanisms import PooledSum
 from tacit.learners.async_proximal.plan import NodePlan, Setting, allowances, node_plan
 from tacit.linear.problems import Problems
 from tacit.privacy.mechanisms import GaussianSum, KNormSum
@@ -59,7 +59,7 @@ class TrustedServer:
         """All releases, alike."""
         inner = self.plan.mechanism
         assert isinstance(inner, GaussianSum | KNormSum)
-        mechanism = Pooled(inner, self.sizes)
+        mechanism = PooledSum(inner, self.sizes)
         return tuple(Step(f"gradient {k}", mechanism) for k in range(self.plan.releases))
 
     def start(self) -> Public:

@@ -95,7 +95,7 @@ class Update(Protocol):
 # --- under noise ---------------------------------------------------------------------------------
 
 
-class Sums(NamedTuple):
+class MessageSums(NamedTuple):
     """V (d, T), and the number of messages of each node, c (T,)."""
 
     V: FloatArray
@@ -125,17 +125,19 @@ class Averaging:
     def __post_init__(self) -> None:
         _require(self.level, *self.steps)
 
-    def start(self, dim: int, n_nodes: int) -> Sums:
-        return Sums(np.zeros((dim, n_nodes)), np.zeros(n_nodes, dtype=np.int64))
+    def start(self, dim: int, n_nodes: int) -> MessageSums:
+        return MessageSums(np.zeros((dim, n_nodes)), np.zeros(n_nodes, dtype=np.int64))
 
-    def moved(self, kept: Sums, handed: FloatArray, arrivals: Sequence[Arrival]) -> Sums:
+    def moved(
+        self, kept: MessageSums, handed: FloatArray, arrivals: Sequence[Arrival]
+    ) -> MessageSums:
         V, counts = kept.V.copy(), kept.counts.copy()
         for node, _, gradient in arrivals:
             V[:, node] -= self.steps[node] * gradient
             counts[node] += 1
-        return Sums(V, counts)
+        return MessageSums(V, counts)
 
-    def columns(self, kept: Sums, nodes: list[int]) -> FloatArray:
+    def columns(self, kept: MessageSums, nodes: list[int]) -> FloatArray:
         if self.penalty is None:
             return np.zeros((len(kept.V), len(nodes)))
         own = kept.counts / np.maximum(self.releases, 1)  # φ_t

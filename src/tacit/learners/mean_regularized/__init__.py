@@ -48,7 +48,7 @@ from tacit.engine import Facts, Message, Unprotected
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.estimator.open_scale import in_shared_units, units_of
 from tacit.learners.mean_regularized.curator import Curator
-from tacit.learners.mean_regularized.participant import VOTED, Prior, Tasks
+from tacit.learners.mean_regularized.participant import VOTED, PriorMean, Tasks
 from tacit.linear.batched import shared_mean, solve_path
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import LEAST_TRUST, STRONGEST, log_evidence
@@ -87,10 +87,10 @@ class MeanRegularized(PrivateLearner):
         return Tasks(home, None if self.clip_norm == "auto" else float(self.clip_norm))
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
-        return Prior.of(shared).mixture(home)
+        return PriorMean.of(shared).mixture(home)
 
     def _shared_model(self, shared: Message) -> FloatArray:
-        prior = Prior.of(shared)
+        prior = PriorMean.of(shared)
         return prior.mean * units_of("squared", prior.target_scale, prior.feature_scale)
 
 
@@ -110,7 +110,7 @@ def open_optimum(home: Home) -> Message:
     vote = np.zeros((2, len(PENALTIES)))
     scaled = in_shared_units(home, target, feature)
     mean = max((_joined(scaled, loss, penalty) for penalty in VOTED[1:]), key=lambda f: f[0])[1]
-    together = Prior(mean, True, 1 - LEAST_TRUST, False, vote, target, feature)
+    together = PriorMean(mean, True, 1 - LEAST_TRUST, False, vote, target, feature)
     total = together.options(scaled, loss)[1].sum(0)
     found = vars(together) | {"vote": np.maximum(total - total.max(), -STRONGEST)}
     return {name: Unprotected(value) for name, value in found.items()}

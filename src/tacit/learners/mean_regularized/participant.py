@@ -35,7 +35,7 @@ VOTED = PENALTIES[2:-1:2]  # 0.1, 1, ..., 10⁴: the coarser path on which tasks
 
 
 @dataclass(frozen=True)
-class Prior:
+class PriorMean:
     """What the shared state says to a task: a mean, how far to trust it, and penalties."""
 
     mean: FloatArray  # (D,), D = d + 1, in scaled units
@@ -47,7 +47,7 @@ class Prior:
     feature_scale: FloatArray  # (d,)
 
     @classmethod
-    def of(cls, shared: Message) -> Prior:
+    def of(cls, shared: Message) -> PriorMean:
         """Read from the shared state."""
         parts = {name: part.value for name, part in shared.items()}
         return cls(
@@ -115,7 +115,7 @@ class Tasks:
     def _said(self, step: Step, shared: Message) -> FloatArray:
         if step.name == "scale":
             return scale_votes(self.home)
-        prior = Prior.of(shared)
+        prior = PriorMean.of(shared)
         problems = in_shared_units(self.home, prior.target_scale, prior.feature_scale)
         kind = step.name.split()[0]
         if kind == "direction":
@@ -154,7 +154,7 @@ def step_votes(
     return directed(np.stack([-slope, unit * curvature], axis=1))
 
 
-def penalty_votes(prior: Prior, problems: Problems, loss: Loss) -> FloatArray:
+def penalty_votes(prior: PriorMean, problems: Problems, loss: Loss) -> FloatArray:
     """What each task says of the voted penalties (m, A·V), alone and around the mean."""
     _, evidence = prior.options(problems, loss)
     return ballots((evidence + prior.log_prior())[:, :, np.isin(PENALTIES, VOTED)])

@@ -10,9 +10,9 @@ from tacit.engine import Facts, Message, Unprotected
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.estimator.open_scale import in_shared_units, units_of
 from tacit.learners.shared_prior.coordinator import Coordinator
-from tacit.learners.shared_prior.home import Priors
 from tacit.learners.shared_prior.lessons import values_of
 from tacit.learners.shared_prior.participant import Tasks
+from tacit.learners.shared_prior.posterior_mixture import Priors
 from tacit.learners.shared_prior.silos.estimator import InsideSilos
 from tacit.linear.single_task_fits import in_own_units
 from tacit.linear.threads import isolated

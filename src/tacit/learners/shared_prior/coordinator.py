@@ -13,9 +13,14 @@ from scipy.special import softmax
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Public, Step
 from tacit.estimator.open_scale import unclear, voted_scales
-from tacit.learners.shared_prior.home import SCALES, Priors
 from tacit.learners.shared_prior.lessons import TRUSTED, Lessons, Values
-from tacit.learners.shared_prior.schedule import Schedule, is_wide, score_width, variance_grid
+from tacit.learners.shared_prior.posterior_mixture import SCALES, Priors
+from tacit.learners.shared_prior.release_schedule import (
+    ReleaseSchedule,
+    is_wide,
+    score_width,
+    variance_grid,
+)
 from tacit.learners.shared_prior.shrinkage import nearness, smooth_vote, square_root
 from tacit.privacy.mechanisms.grid import smat
 from tacit.privacy.mechanisms.products import WithGaussianNoise
@@ -34,12 +39,12 @@ class Coordinator:
     """Post-processing of releases; every number here is public."""
 
     facts: Facts
-    schedule: Schedule
+    schedule: ReleaseSchedule
 
     @classmethod
     def planned(cls, facts: Facts) -> Coordinator:
         """All steps, from public facts."""
-        return cls(facts, Schedule.of(facts))
+        return cls(facts, ReleaseSchedule.of(facts))
 
     @property
     def steps(self) -> tuple[Step, ...]:

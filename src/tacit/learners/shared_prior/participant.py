@@ -14,9 +14,9 @@ from tacit.engine import Message, Step
 from tacit.estimator import Home
 from tacit.estimator.open_scale import in_shared_units, scale_votes
 from tacit.learners.shared_prior.gaussian_tasks import Likelihoods, View, likelihoods
-from tacit.learners.shared_prior.home import Priors
 from tacit.learners.shared_prior.lessons import USUAL_SIZE, WINDOW, Lessons, Values, values_of
-from tacit.learners.shared_prior.schedule import is_wide, variance_grid
+from tacit.learners.shared_prior.posterior_mixture import Priors
+from tacit.learners.shared_prior.release_schedule import is_wide, variance_grid
 from tacit.linear.model_averaging import ballots
 from tacit.linear.problems import Problems
 from tacit.linear.row_algebra import directed, or_zero

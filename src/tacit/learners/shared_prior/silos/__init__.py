@@ -7,12 +7,12 @@ run of its own, and what it sends is a release.
 **Where things are**
 
 - coding.py: declared columns as cells and coordinates, and models back
-- plan.py: what is promised, what each release weighs and costs, from public numbers
+- silo_plan.py: what is promised, what each release weighs and costs, from public numbers
 - halves.py: silos with their rows, and the coordinator that reads what they release
 - moments.py, hierarchy.py: empirical Bayes over noisy sums, aware of their noise
-- home.py: what a silo does with its own rows, which is free
+- silo_models.py: what a silo does with its own rows, which is free
 - estimator.py: what the learner does where people are protected
 
-The mechanism is privacy/mechanisms/block_moments.py, the engine engine/silos.py. docs/silos.md has
-the derivation and the numbers.
+The mechanism is privacy/mechanisms/block_moments.py, the engine engine/silo_rounds.py.
+docs/silos.md has the derivation and the numbers.
 """

@@ -2,7 +2,7 @@
 
 What a hospital must hide is a patient, and it trusts nobody outside. Each silo releases second
 moments of its coded rows and then, at the shared model that all of these give, a sum of scores;
-everything else is post-processing (hierarchy.py) or happens at home (home.py).
+everything else is post-processing (hierarchy.py) or happens at home (silo_models.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
 from tacit.engine import Message, Outcome, Progress, Unprotected
-from tacit.engine.silos import run_silos, speaking
+from tacit.engine.silo_rounds import run_silos, speaking
 from tacit.errors import InvalidInput, PrivacyWarning
 from tacit.estimator import Home, learner
 from tacit.estimator.public_models import PublicModels
@@ -30,12 +30,12 @@ from tacit.learners.shared_prior.silos.halves import (
     residuals,
 )
 from tacit.learners.shared_prior.silos.hierarchy import Hierarchy
-from tacit.learners.shared_prior.silos.home import home_models
 from tacit.learners.shared_prior.silos.moments import moments_of
-from tacit.learners.shared_prior.silos.plan import (
+from tacit.learners.shared_prior.silos.silo_models import home_models
+from tacit.learners.shared_prior.silos.silo_plan import (
     MOMENTS,
     SCORES,
-    Plan,
+    SiloPlan,
     blocks_for,
     first_share,
     promised,
@@ -43,7 +43,7 @@ from tacit.learners.shared_prior.silos.plan import (
 from tacit.linear.losses import Loss
 from tacit.parameters import Count
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.nodes import node_doors, node_history, node_run, require_all_nodes
+from tacit.privacy.node_runs import node_doors, node_history, node_run, require_all_nodes
 from tacit.privacy.planning import Door
 from tacit.privacy.promises import DELTA, delta_beside
 from tacit.privacy.release import Release
@@ -161,7 +161,7 @@ class InsideSilos(PublicModels):
         self._warn_of_delta(door, int(people.sum()))
         first = first_share(home.loss, door.mu, float(people.mean()))
         plans = {
-            j: Plan(
+            j: SiloPlan(
                 blocks,
                 home.loss,
                 float(door.shares[j]) * door.mu,

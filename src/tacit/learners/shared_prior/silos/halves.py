@@ -20,7 +20,7 @@ from tacit.estimator import Home
 from tacit.learners.shared_prior.silos.coding import Coding
 from tacit.learners.shared_prior.silos.hierarchy import Hierarchy, from_moments, from_scores
 from tacit.learners.shared_prior.silos.moments import Moments, moments_of
-from tacit.learners.shared_prior.silos.plan import CLIP, MOMENTS, SCORES, Plan
+from tacit.learners.shared_prior.silos.silo_plan import CLIP, MOMENTS, SCORES, SiloPlan
 from tacit.linear.losses import Loss
 from tacit.linear.threads import isolated
 from tacit.privacy.isolation import products, require_alone
@@ -133,11 +133,11 @@ def means(rows: FloatArray, person: IntArray) -> FloatArray:
 class Coordinator:
     """The half that is given no data: plans of those who speak, and how many people each has."""
 
-    plans: dict[int, Plan]
+    plans: dict[int, SiloPlan]
     people: FloatArray  # (J,), of those silos
 
     @property
-    def any_plan(self) -> Plan:
+    def any_plan(self) -> SiloPlan:
         """What all plans have in common: columns, weights, loss."""
         return next(iter(self.plans.values()))
 

@@ -21,7 +21,7 @@ from tacit.engine.arrivals import GRADIENT, SERVER, Arrival, Moment, Parties
 from tacit.engine.protocol import Released
 from tacit.errors import InvalidInput, Refused
 from tacit.federation.arrived import Arrived
-from tacit.federation.node import COLUMN, declared, party
+from tacit.federation.node_site import COLUMN, declared, party
 from tacit.federation.sites import ROOM, Sites
 from tacit.federation.wire import digest, packed, require_rows, unpacked
 from tacit.linear.threads import one_blas_thread

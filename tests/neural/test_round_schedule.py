@@ -12,17 +12,17 @@ from tacit.arrays import FloatArray
 from tacit.errors import NotPure
 from tacit.neural import mixing
 from tacit.neural.round_costs import multiplier
-from tacit.neural.sampling import Everyone
-from tacit.neural.schedule import (
+from tacit.neural.round_schedule import (
     COOLED,
     FEWEST,
     MOST,
     NOISE,
     WIDEST,
-    Schedule,
+    RoundSchedule,
     schedule,
     starting_size,
 )
+from tacit.neural.sampling import Everyone
 from tacit.privacy.budget import Budget
 
 MLP = [(100, 784), (100,), (10, 100), (10,)]
@@ -32,7 +32,7 @@ def zero_out(epsilon: float) -> Budget:
     return Budget(epsilon, 1e-5, neighbours="zero-out")
 
 
-def clips(planned: Schedule) -> FloatArray:
+def clips(planned: RoundSchedule) -> FloatArray:
     return np.asarray(planned.clip_norm * planned.cooling ** np.arange(planned.rounds))
 
 
@@ -78,7 +78,7 @@ def test_a_cluster_is_a_crowd_of_its_own() -> None:
 
 
 def test_without_a_budget_nothing_is_clipped_away() -> None:
-    assert schedule(None, mixing.mean(3), MLP) == Schedule(MOST, 1.0, 1.0, 0.0)
+    assert schedule(None, mixing.mean(3), MLP) == RoundSchedule(MOST, 1.0, 1.0, 0.0)
 
 
 def test_pure_budgets_are_refused() -> None:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from tacit.errors import InvalidInput
+from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import NOBODY, Examples, batches
-from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 

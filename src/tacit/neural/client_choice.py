@@ -36,9 +36,9 @@ import torch
 from torch import Tensor
 
 from tacit.arrays import FloatArray, IntArray
+from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import NOBODY, Examples
 from tacit.neural.finetuning import Finetuning, filled, finetuned
-from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.passes import Worker
 from tacit.neural.secret_streams import Coins
 

@@ -23,7 +23,7 @@ So noise follows from how far the model may travel, not from how many rounds it 
 
 The constants were fixed on writers of MNIST's test part and on rows of other tasks that are in no
 reported score (docs/federated.md). What a client takes home is decided there, by its own rows
-(home.py): a schedule that is off costs accuracy, never privacy.
+(client_choice.py): a schedule that is off costs accuracy, never privacy.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ HOPELESS = 4.0
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RoundSchedule:
     """What is fixed before the first round; rounds = 0: better alone."""
 
     rounds: int
@@ -65,7 +65,7 @@ class Schedule:
     cooling: float  # γ of a round over γ of the round before
     noise_to_signal: float  # s√d / L, at least: in all parameters, over the travel
 
-    def chosen(self, rounds: int | None, clip_norm: float | None) -> Schedule:
+    def chosen(self, rounds: int | None, clip_norm: float | None) -> RoundSchedule:
         """With what somebody chose instead; a clip norm of one's own stays as it is."""
         found = self if rounds is None else replace(self, rounds=rounds)
         return found if clip_norm is None else replace(found, clip_norm=clip_norm, cooling=1.0)
@@ -84,7 +84,7 @@ class Schedule:
         )
 
 
-UNPLANNED = Schedule(50, 1.0, 1.0, 0.0)
+UNPLANNED = RoundSchedule(50, 1.0, 1.0, 0.0)
 """For the methods of papers, which plan nothing."""
 
 
@@ -93,7 +93,7 @@ def schedule(
     mixing: Mixing,
     shapes: Sequence[Sequence[int]],
     rounds: int | None = None,
-) -> Schedule:
+) -> RoundSchedule:
     """The rule, for parameters of these shapes; ``rounds``: as many, whatever the noise.
 
     >>> from tacit.neural import mixing
@@ -106,17 +106,17 @@ def schedule(
     0
     """
     if budget is None:
-        return Schedule(rounds or MOST, 1.0, 1.0, 0.0)
+        return RoundSchedule(rounds or MOST, 1.0, 1.0, 0.0)
     whole = multiplier(Everyone(), 1, 1, budget)  # z₁
     crowd = float((mixing.weights.sum(axis=1) / mixing.reach).mean())
     ratio = math.sqrt(sum(math.prod(shape) for shape in shapes)) * whole / crowd
     if rounds is None and ratio > HOPELESS:
-        return Schedule(0, 1.0, 1.0, ratio)
+        return RoundSchedule(0, 1.0, 1.0, ratio)
     travel = NOISE * starting_size(shapes) * crowd / whole
     number = rounds or int(min(max(travel / STRIDE, FEWEST), MOST))
     cooling = COOLED ** (1 / max(1, number - 1))
     first = min(travel, WIDEST * number) / sum(cooling**t for t in range(number))
-    return Schedule(number, first, cooling, ratio)
+    return RoundSchedule(number, first, cooling, ratio)
 
 
 def starting_size(shapes: Sequence[Sequence[int]]) -> float:

@@ -20,7 +20,7 @@ from tacit.arrays import FloatArray
 from tacit.audits.cases import Audit
 from tacit.audits.replays import Data, Pair, pair_cases
 from tacit.learners.shared_prior import SharedPrior
-from tacit.learners.shared_prior.silos.plan import PEOPLE, Plan, blocks_for
+from tacit.learners.shared_prior.silos.silo_plan import PEOPLE, SiloPlan, blocks_for
 from tacit.linear.losses import Squared
 from tacit.privacy.mechanisms.block_moments import NUMBER
 
@@ -33,7 +33,7 @@ def farthest() -> tuple[FloatArray, FloatArray]:
     """Two rows of cells, the target last, that move both releases as far as two can: the moments,
     and the scores at a model near zero, where residuals are as y is."""
     ends = np.array(list(product((-1.0, 1.0), repeat=DIM + 1)))
-    plan = Plan(blocks_for((NUMBER,) * DIM), Squared(), mu=1.0)
+    plan = SiloPlan(blocks_for((NUMBER,) * DIM), Squared(), mu=1.0)
     f, y = plan.blocks.coordinates(ends)[:, :-1], ends[:, -1:]
     sent = plan.blocks.terms(ends), f * plan.score_weights * y
     noises = plan.moments.sigma, plan.scores.sigma

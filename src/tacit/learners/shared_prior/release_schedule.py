@@ -38,7 +38,7 @@ SECOND_REFINEMENT = 0.03  # a further one must keep the noise below this
 
 
 @dataclass(frozen=True)
-class Schedule:
+class ReleaseSchedule:
     """The public plan of a run."""
 
     noise: float
@@ -49,7 +49,7 @@ class Schedule:
     steps: tuple[Step, ...]
 
     @classmethod
-    def of(cls, facts: Facts) -> Schedule:
+    def of(cls, facts: Facts) -> ReleaseSchedule:
         """From (μ, m, D), the loss and the declarations."""
         width, m = facts.width, facts.n_tasks
         noise = covariance_sensitivity(1.0, facts.neighbours) * width**1.5 / (facts.mu * m)

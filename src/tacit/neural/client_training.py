@@ -84,7 +84,7 @@ class LocalWork:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class TrainingStep:
     """Where the clients of a pass are, one step before the next."""
 
     stacked: Stacked
@@ -95,7 +95,7 @@ class Step:
     outputs: Tensor
 
 
-Extra = Callable[[Step], Tensor] | None
+Extra = Callable[[TrainingStep], Tensor] | None
 """A further term of the local objective, (c,)."""
 
 
@@ -119,7 +119,9 @@ def descend(
         outputs = stacked(parameters, x)
         objective = work.row_loss(outputs, y).view(len(W), -1).mean(1)
         if extra is not None:
-            objective = objective + extra(Step(stacked, parameters, anchors, given, x, outputs))
+            objective = objective + extra(
+                TrainingStep(stacked, parameters, anchors, given, x, outputs)
+            )
         gradients = torch.autograd.grad(objective.sum(), parameters)
         with torch.no_grad():
             parameters = [

@@ -19,7 +19,7 @@ from tacit.arrays import Array, FloatArray
 from tacit.engine import Edge
 from tacit.engine.arrivals import SERVER, NodeDoor, NodeHalf
 from tacit.errors import InvalidInput, Refused
-from tacit.federation.home import OwnTasks
+from tacit.federation.own_tasks import OwnTasks
 from tacit.federation.records import Records
 from tacit.federation.terms import Terms
 from tacit.privacy.ledger import Ledger
@@ -51,7 +51,7 @@ def declared(node: NodeHalf, door: NodeDoor) -> None:
 
 
 @dataclass(frozen=True)
-class Request:
+class ColumnRequest:
     """A column, for one release of one node."""
 
     place: int
@@ -59,7 +59,7 @@ class Request:
     column: FloatArray
 
     @classmethod
-    def read(cls, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Request:
+    def read(cls, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ColumnRequest:
         """Refused if it is none."""
         place, number = description.get("place"), description.get("number")
         if not (isinstance(place, int) and isinstance(number, int) and arrays.keys() == {COLUMN}):
@@ -67,7 +67,9 @@ class Request:
         return cls(place, number, np.asarray(arrays[COLUMN], dtype=np.float64))
 
 
-def answered(own: OwnTasks, terms: Terms, asked: Request, kept: Records, file: Path) -> FloatArray:
+def answered(
+    own: OwnTasks, terms: Terms, asked: ColumnRequest, kept: Records, file: Path
+) -> FloatArray:
     """(D,): the release of that number by that node, the same however often it is asked for.
 
     ``kept`` are the columns that the node was sent; ``file`` is the ledger of its site.
@@ -86,7 +88,7 @@ def answered(own: OwnTasks, terms: Terms, asked: Request, kept: Records, file: P
         return _released(node, door, asked, kept)
 
 
-def _released(node: NodeHalf, door: NodeDoor, asked: Request, kept: Records) -> FloatArray:
+def _released(node: NodeHalf, door: NodeDoor, asked: ColumnRequest, kept: Records) -> FloatArray:
     """Through the node's door, and across an edge that lets nothing but releases pass."""
     name, mechanism = party(asked.place), node.mechanism
     assert mechanism is not None

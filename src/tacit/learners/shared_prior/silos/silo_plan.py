@@ -121,7 +121,7 @@ def first_share(loss: Loss, mu: float, people: float) -> float:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SiloPlan:
     """What one silo does, fixed before it starts."""
 
     blocks: Blocks

@@ -7,9 +7,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tacit.neural.client_choice import (
+    FOLDS,
+    TEMPERATURES,
+    WAYS,
+    Settled,
+    folds,
+    losses_at,
+    settled,
+    work_of,
+)
+from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
-from tacit.neural.home import FOLDS, TEMPERATURES, WAYS, Settled, folds, losses_at, settled, work_of
-from tacit.neural.local import LocalWork, Trainer
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 
@@ -19,7 +28,9 @@ TRUTH = torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(5
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.neural.home.STEPS", {"own": 40, "halfway": 30, "shared": 20})
+    monkeypatch.setattr(
+        "tacit.neural.client_choice.STEPS", {"own": 40, "halfway": 30, "shared": 20}
+    )
 
 
 def examples(sizes: list[int], seed: int = 0) -> Examples:

@@ -1,8 +1,8 @@
 """Sums over the examples of a node, or of all nodes, as the ledger knows them.
 
 The unit is one example: contributions are (n, D), one row per example. A ledger run knows nodes,
-not examples, so the share of a node is the share of each of its rows (``Pooled``), and the coins of
-a Poisson sample are thrown here, where nobody sees them (``Sampled``).
+not examples, so the share of a node is the share of each of its rows (``PooledSum``), and the
+coins of a Poisson sample are thrown here, where nobody sees them (``Sampled``).
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class Sampled(Around):
 
 
 @dataclass(frozen=True)
-class Pooled(Around):
+class PooledSum(Around):
     """One sum over the rows of all nodes, for a server that is trusted: the share of a node is the
     share of each of its rows. ``sizes``, the rows of each node, stay out of the record.
 
-    >>> Pooled(GaussianSum(1.0, 4.0), (2, 1)).event("replace")
+    >>> PooledSum(GaussianSum(1.0, 4.0), (2, 1)).event("replace")
     Gaussian(mu=0.5)
     """
 

@@ -27,7 +27,7 @@ PROTECTED = {"task": "task", "person": "example"}
 
 
 @dataclass(frozen=True)
-class Request:
+class FitRequest:
     """What was asked for on the command line."""
 
     table: Path
@@ -90,7 +90,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Data:
+class FitData:
     """The table as tasks, scaled as declared."""
 
     schema: Schema
@@ -116,7 +116,7 @@ class Data:
         return self.tasks.split(1 - holdout, np.random.default_rng(seed))
 
 
-def read_data(request: Request) -> Data:
+def read_data(request: FitRequest) -> FitData:
     """The table as declared; every error names the file, the column and the row."""
     declarations = read_declarations(request.ranges)
     frame = read_table(request.table)
@@ -129,17 +129,17 @@ def read_data(request: Request) -> Data:
     tasks = _tasks(frame, request, schema)
     name = AUTOMATIC if request.learner == "auto" else request.learner
     dropped = frame.height - tasks.n_rows
-    return Data(schema, loss, tasks, name, dropped, _people(frame, request))
+    return FitData(schema, loss, tasks, name, dropped, _people(frame, request))
 
 
-def _people(frame: Any, request: Request) -> Array | None:
+def _people(frame: Any, request: FitRequest) -> Array | None:
     """Whose each row is; without a column that says so, each is somebody."""
     if request.protect == "task":
         return None
     return np.arange(frame.height) if request.person is None else task_texts(frame[request.person])
 
 
-def _tasks(frame: Any, request: Request, schema: Schema) -> TaskSet:
+def _tasks(frame: Any, request: FitRequest, schema: Schema) -> TaskSet:
     """The rows as tasks; errors speak of the table and of the file of ranges."""
     try:
         y, labels = cells(frame[request.target], schema.target), task_texts(frame[request.task])
@@ -155,7 +155,7 @@ def _tasks(frame: Any, request: Request, schema: Schema) -> TaskSet:
         raise InvalidInput(said.replace("column 'target'", f"column {request.target!r}")) from None
 
 
-def warnings_for(request: Request, data: Data) -> list[str]:
+def warnings_for(request: FitRequest, data: FitData) -> list[str]:
     """What is allowed and should be thought about. For the operator: it tells of the rows."""
     m, found = data.units, []
     noun = "one whole task" if data.person is None else "one person"

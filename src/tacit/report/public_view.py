@@ -23,7 +23,7 @@ from tacit.tasks import Schema
 
 
 @dataclass(frozen=True)
-class Facts:
+class PublicView:
     """Public facts, and nothing else."""
 
     version: str
@@ -40,7 +40,7 @@ class Facts:
     budget: float | None  # the ε that was allowed
 
 
-def public_facts(folder: Path) -> Facts:
+def public_facts(folder: Path) -> PublicView:
     """Read from certificate.json and from the shared part of model.safetensors."""
     try:
         certificate = read_json(folder / CERTIFICATE)
@@ -59,12 +59,12 @@ def _facts(
     certificate: Mapping[str, Any],
     description: Mapping[str, Any],
     shared: Mapping[str, Array],
-) -> Facts:
+) -> PublicView:
     tasks = certificate.get("tasks") or {}
     count = tasks.get("count") or len(description["labels"])
     budget = (certificate.get("budget") or {}).get("epsilon")
     guarantee = Guarantee.from_json(json.dumps(certificate["guarantee"]))
-    return Facts(
+    return PublicView(
         version=str(certificate["tacit"]),
         learner=str(description["learner"]),
         loss=str(description["loss"]),
