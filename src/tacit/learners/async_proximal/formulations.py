@@ -35,7 +35,7 @@ from scipy.linalg import cho_factor, cho_solve
 from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.linear.batched import Problems
-from tacit.linear.losses import Loss, Squared
+from tacit.linear.losses import Loss
 from tacit.linear.penalties import (
     ColumnNorm,
     GroupNorm,
@@ -147,7 +147,7 @@ class OwnPart:
     def best(self, p: FloatArray, start: FloatArray) -> FloatArray:
         """(D,); ``start`` is where an iterative solver begins."""
         own = self.formulation.own
-        if own is not None and own.is_ridge and isinstance(self.task.loss, Squared):
+        if own is not None and own.is_ridge and self.task.loss.quadratic:
             return np.asarray(cho_solve(self._factor, -self.task.gradient(p), check_finite=False))
         if own is None or self.task.curvature == 0:
             return np.zeros_like(p)

@@ -223,7 +223,7 @@ def published_update(penalty: Penalty, setting: Setting) -> LastGradients:
 def published_nodes(problems: Problems, setting: Setting, door: Door) -> list[PublishedNode]:
     """At their budgets by basic composition, half of each message's for either noise."""
     row_norm, loss = math.sqrt(setting.width), setting.loss
-    slope = 1.0 if loss.name == "logistic" else row_norm + 1.0  # Theorem 3.6 with C₃ = 1
+    slope = 1.0 if loss.targets_are_classes else row_norm + 1.0  # Theorem 3.6 with C₃ = 1
     messages = setting.releases or MOST_RELEASES
     tasks, starts = mean_losses(problems, loss), best_alone(problems, loss)
     given = zip(tasks, starts, allowances(door, setting), door.budgets, strict=True)
