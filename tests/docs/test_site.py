@@ -28,7 +28,15 @@ def test_every_page_has_a_picture(page: Path) -> None:
 
 def test_the_book_builds_and_stands_by_itself(tmp_path: Path) -> None:
     pytest.importorskip("mkdocstrings", reason="the book needs the extra 'docs'")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"]
+    build = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
     quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(build, cwd=ROOT, env=quiet, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
