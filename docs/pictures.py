@@ -232,6 +232,14 @@ FLOWS = {
         ],
         [("one line, nothing lost", "a spend is recorded before its noise is drawn", OURS)],
     ),
+    "reproduce": flow(
+        [("a figure of a paper", "data, learners, grid, claims", PLAIN)],
+        [
+            ("as published", "guarantee refuted", PRIVATE),
+            ("ours", "the same ε, and it holds", OURS),
+        ],
+        [("each claim", "holds · holds in part · does not hold here", OURS)],
+    ),
     "glossary": flow(
         [("participants", "rows, contributions", PRIVATE)],
         [("mechanism", "statistic × noise", OURS), ("ledger", "budget, cap, record", OURS)],
