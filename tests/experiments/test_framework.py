@@ -15,10 +15,10 @@ import pytest
 from tacit.errors import DataUnavailable, InvalidInput
 from tacit.experiments import running
 from tacit.experiments.catalogue import chosen, every_figure
-from tacit.experiments.checks import above, below, falls, gains, ours_no_worse, rises, rivals
-from tacit.experiments.declared import Claim, Figure, Point
-from tacit.experiments.measured import Measured, Row
-from tacit.experiments.outcome import Outcome
+from tacit.experiments.comparisons import above, below, falls, gains, ours_no_worse, rises, rivals
+from tacit.experiments.declared import Experiment, Point, Statement
+from tacit.experiments.measured import Measured, MeasuredPoint
+from tacit.experiments.reproduction import Reproduction
 from tacit.experiments.running import run
 from tacit.report.reproduction_page import page, write_outcome
 
@@ -30,7 +30,7 @@ def measure(seed: int, learner: str, epsilon: float) -> Iterator[Point]:
     yield Point(learner, epsilon, {"good": 1.0, "bad": 2.0}[learner] / epsilon + 0.01 * seed)
 
 
-FIGURE = Figure(
+FIGURE = Experiment(
     name="S4-made",
     title="A made figure",
     shows="Nothing.",
@@ -38,7 +38,10 @@ FIGURE = Figure(
     measure=measure,
     grids=({"learner": ("good", "bad"), "epsilon": (1.0, 2.0, 4.0)},),
     curves={"good": "ours", "bad": "published"},
-    claims=(Claim("Good is below bad.", below("good", "bad")), ours_no_worse([("good", "bad")])),
+    claims=(
+        Statement("Good is below bad.", below("good", "bad")),
+        ours_no_worse([("good", "bad")]),
+    ),
     quick={"epsilon": (1.0, 4.0)},
     repetitions=3,
     quick_repetitions=2,
@@ -144,7 +147,9 @@ def test_names_are_found_whatever_their_case_and_by_paper() -> None:
 def curves(**values: list[float]) -> Measured:
     return Measured(
         tuple(
-            Row("", curve, float(x), 0, y) for curve, ys in values.items() for x, y in enumerate(ys)
+            MeasuredPoint("", curve, float(x), 0, y)
+            for curve, ys in values.items()
+            for x, y in enumerate(ys)
         )
     )
 
@@ -188,7 +193,7 @@ def test_a_check_that_compares_nothing_is_a_mistake() -> None:
 
 
 def test_a_level_curve_is_compared_everywhere() -> None:
-    rows = (*curves(a=[1, 3]).rows, Row("", "b", None, 0, 2.0))
+    rows = (*curves(a=[1, 3]).rows, MeasuredPoint("", "b", None, 0, 2.0))
     assert below("a", "b")(Measured(rows)).verdict == "holds in part"
 
 
@@ -196,7 +201,7 @@ def test_a_level_curve_is_compared_everywhere() -> None:
 
 
 def test_every_number_is_in_the_csv_and_every_verdict_in_the_json(tmp_path: Path) -> None:
-    outcome = Outcome.of(FIGURE, run(FIGURE, tmp_path / "kept"), quick=False)
+    outcome = Reproduction.of(FIGURE, run(FIGURE, tmp_path / "kept"), quick=False)
     written = {file.name: file.read_text() for file in write_outcome(outcome, tmp_path)}
     rows = list(csv.DictReader(io.StringIO(written["data.csv"])))
     assert len(rows) == 18
@@ -213,13 +218,15 @@ def test_every_number_is_in_the_csv_and_every_verdict_in_the_json(tmp_path: Path
 def test_the_page_has_each_claim_its_verdict_and_plotly_once() -> None:
     known = every_figure()["S4-fig3"]
     rows = tuple(
-        Row(f"setting {i}", curve, x, 0, y)
+        MeasuredPoint(f"setting {i}", curve, x, 0, y)
         for i in (1, 2, 3)
         for curve, y in {"task-aware": 1.0, "task-agnostic": 2.0, "privacy-agnostic": 3.0}.items()
         for x in (0.1, 0.2)
     )
-    measured = Measured((*rows, *(Row(f"setting {i}", "tacit", 0.1, 0, 0.5) for i in (1, 2, 3))))
-    outcome = Outcome.of(known, measured, quick=True)
+    measured = Measured(
+        (*rows, *(MeasuredPoint(f"setting {i}", "tacit", 0.1, 0, 0.5) for i in (1, 2, 3)))
+    )
+    outcome = Reproduction.of(known, measured, quick=True)
     text = page([outcome, outcome]).html()
     assert text.count("plotly.js v") == 1
     for claim, finding in outcome.findings:

@@ -14,8 +14,8 @@ from tacit.cli.output import AsJson, examples, say
 from tacit.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from tacit.experiments.declared import Figure
-    from tacit.experiments.outcome import Outcome
+    from tacit.experiments.declared import Experiment
+    from tacit.experiments.reproduction import Reproduction
 
 EXAMPLES = examples(
     "tacit reproduce --list", "tacit reproduce S4-fig3", "tacit reproduce all --quick --jobs 2"
@@ -54,19 +54,19 @@ def reproduce(
     say(found, f"Written: {written}", as_json=as_json)
 
 
-def _run(figure: Figure, out: Path, *, quick: bool, jobs: int) -> Outcome:
-    from tacit.experiments.outcome import Outcome
+def _run(figure: Experiment, out: Path, *, quick: bool, jobs: int) -> Reproduction:
+    from tacit.experiments.reproduction import Reproduction
     from tacit.experiments.running import run
     from tacit.report.reproduction_page import write_outcome
 
     with progress_bar(figure.name) as report:
         measured = run(figure, out / "kept", quick=quick, jobs=jobs, progress=report)
-    outcome = Outcome.of(figure, measured, quick=quick)
+    outcome = Reproduction.of(figure, measured, quick=quick)
     write_outcome(outcome, out)
     return outcome
 
 
-def _write(outcomes: list[Outcome], out: Path) -> Path:
+def _write(outcomes: list[Reproduction], out: Path) -> Path:
     """The page of all, or that of the one figure."""
     from tacit.files import replace_file
     from tacit.report.reproduction_page import page
@@ -78,7 +78,7 @@ def _write(outcomes: list[Outcome], out: Path) -> Path:
     return written
 
 
-def _print_list(figures: list[Figure], as_json: bool) -> None:
+def _print_list(figures: list[Experiment], as_json: bool) -> None:
     rows = [
         {"name": f.name, "title": f.title, "repetitions": f.repetitions, "files": list(f.files)}
         for f in figures
@@ -88,7 +88,7 @@ def _print_list(figures: list[Figure], as_json: bool) -> None:
     say({"figures": rows}, "\n".join(lines), as_json=as_json)
 
 
-def _print_outcome(outcome: Outcome) -> None:
+def _print_outcome(outcome: Reproduction) -> None:
     print(f"{outcome.figure.name}: {outcome.figure.title}")
     for claim, finding in outcome.findings:
         said = " (said by us)" if claim.ours else ""

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from tacit.errors import InvalidInput
-from tacit.experiments.declared import Figure
+from tacit.experiments.declared import Experiment
 
 PAPERS = {
     "S1": "Model-Protected Multi-Task Learning (Liang et al.)",
@@ -16,13 +16,13 @@ PAPERS = {
 }
 
 
-def every_figure() -> dict[str, Figure]:
+def every_figure() -> dict[str, Experiment]:
     """In the order of the papers."""
     declared = (import_module(f"tacit.experiments.{paper.lower()}").FIGURES for paper in PAPERS)
     return {figure.name: figure for figures in declared for figure in figures}
 
 
-def chosen(name: str) -> list[Figure]:
+def chosen(name: str) -> list[Experiment]:
     """The figure of that name, those of a paper ("S1"), or "all"; InvalidInput tells near names."""
     known = every_figure()
     paper = {figure.name: figure for figure in known.values() if figure.name.startswith(f"{name}-")}

@@ -41,7 +41,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Judgement:
     """What a check found: the verdict, the number it turns on, and the numbers in words."""
 
     verdict: Verdict
@@ -50,16 +50,16 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Statement:
     """A sentence about a figure. ``ours``: said by us, not by the paper."""
 
     sentence: str
-    check: Callable[[Measured], Finding]
+    check: Callable[[Measured], Judgement]
     ours: bool = False
 
 
 @dataclass(frozen=True)
-class Figure:
+class Experiment:
     """A figure or table of a paper. ``measure(seed=..., **cell)`` yields points."""
 
     name: str
@@ -69,7 +69,7 @@ class Figure:
     measure: Callable[..., Iterable[Point]]
     grids: tuple[Grid, ...]
     curves: Mapping[str, Kind]
-    claims: tuple[Claim, ...]
+    claims: tuple[Statement, ...]
     quick: Grid  # what --quick has instead
     repetitions: int = 1  # as in the paper, where it says
     quick_repetitions: int = 1

@@ -17,7 +17,7 @@ from tacit.arrays import FloatArray
 CONFIDENCE = 0.95
 
 
-class Row(NamedTuple):
+class MeasuredPoint(NamedTuple):
     """A point, and the repetition that found it."""
 
     panel: str
@@ -40,7 +40,7 @@ class Mean(NamedTuple):
 class Measured:
     """Every number that was measured for a figure."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[MeasuredPoint, ...]
 
     @cached_property
     def panels(self) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ class Measured:
         """Every number, one a line."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(Row._fields)
+        writer.writerow(MeasuredPoint._fields)
         writer.writerows(row._replace(x="" if row.x is None else row.x) for row in self.rows)
         return text.getvalue()
 

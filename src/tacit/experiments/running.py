@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.datasets.loaders import require_file
-from tacit.experiments.declared import Cell, Figure, Point
-from tacit.experiments.measured import Measured, Row
+from tacit.experiments.declared import Cell, Experiment, Point
+from tacit.experiments.measured import Measured, MeasuredPoint
 from tacit.files import make, replace_file
 
 Progress = Callable[[str, int, int], None]
@@ -28,7 +28,7 @@ SHOWING = ("cli", "report")  # packages that no measurement depends on
 
 
 def run(
-    figure: Figure,
+    figure: Experiment,
     kept: Path,
     *,
     quick: bool = False,
@@ -49,7 +49,7 @@ def run(
         progress(figure.name, len(found), len(work))
     return Measured(
         tuple(
-            Row(point.panel, point.curve, point.x, work[i][1], point.y)
+            MeasuredPoint(point.panel, point.curve, point.x, work[i][1], point.y)
             for i in range(len(work))
             for point in found[i]
         )
@@ -57,7 +57,7 @@ def run(
 
 
 def _measured(
-    figure: Figure, work: Iterable[tuple[int, Cell, int]], jobs: int
+    figure: Experiment, work: Iterable[tuple[int, Cell, int]], jobs: int
 ) -> Iterator[tuple[int, list[Point]]]:
     """In whatever order they are done; with one job, here."""
     from joblib import Parallel, delayed, parallel_config
@@ -73,7 +73,7 @@ def _one(
     return i, [point._replace(y=float(point.y)) for point in measure(seed=seed, **cell)]
 
 
-def _key(figure: Figure, cell: Cell, seed: int, digests: list[str]) -> str:
+def _key(figure: Experiment, cell: Cell, seed: int, digests: list[str]) -> str:
     """The name of the file that keeps a cell."""
     what = json.dumps([figure.name, cell, seed, digests, _sources()], sort_keys=True, default=repr)
     return f"{figure.name}-{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"

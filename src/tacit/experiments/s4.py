@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tacit.experiments.checks import above, below, gains, ours_no_worse, rises, verdict
-from tacit.experiments.declared import Claim, Figure, Finding, Kind, Point
+from tacit.experiments.comparisons import above, below, gains, ours_no_worse, rises, verdict
+from tacit.experiments.declared import Experiment, Judgement, Kind, Point, Statement
 from tacit.experiments.measured import Measured
 from tacit.experiments.s4_measures import (
     AGNOSTIC,
@@ -38,8 +38,8 @@ ESTATE = "real_estate_taiwan.npz"
 MNIST = "mnist_by_writer.npz"
 
 BEATS_BOTH = (
-    Claim("Task-aware outperforms task-agnostic at every ε.", below(AWARE, AGNOSTIC)),
-    Claim("Task-aware outperforms privacy-agnostic at every ε.", below(AWARE, BLIND)),
+    Statement("Task-aware outperforms task-agnostic at every ε.", below(AWARE, AGNOSTIC)),
+    Statement("Task-aware outperforms privacy-agnostic at every ε.", below(AWARE, BLIND)),
     ours_no_worse([(OURS, AWARE)]),
 )
 
@@ -70,7 +70,7 @@ def _widths(
     return ({**common, "dimensions": widths, "epsilon": epsilons},)
 
 
-def _gains_most_in_first(measured: Measured) -> Finding:
+def _gains_most_in_first(measured: Measured) -> Judgement:
     """The largest gain over all r/ε, by setting."""
     gain = {
         panel: max(
@@ -81,19 +81,19 @@ def _gains_most_in_first(measured: Measured) -> Finding:
     }
     first, *rest = gain.values()
     said = ", ".join(f"{panel} {found:.1%}" for panel, found in gain.items())
-    return Finding(verdict([first > other for other in rest]), first, f"at most {said}")
+    return Judgement(verdict([first > other for other in rest]), first, f"at most {said}")
 
 
-def _as_many_samples(measured: Measured) -> Finding:
+def _as_many_samples(measured: Measured) -> Judgement:
     found = {panel: measured.mean(AWARE, "samples", panel).mean for panel in measured.panels}
     good = [found["real-estate"] == 414, found["breast-cancer"] == 569]
     said = ", ".join(f"{name} {count:.0f}" for name, count in found.items())
-    return Finding(verdict(good), found["real-estate"], said)
+    return Judgement(verdict(good), found["real-estate"], said)
 
 
 LOSS = ("1/ε", "task loss")
 FIGURES: Final = (
-    Figure(
+    Experiment(
         name="S4-fig1",
         title="A task-aware report perturbs the wage less",
         shows="Squared error of the estimated mean wage of Alice and Bob at ε = 1: both attributes "
@@ -104,7 +104,9 @@ FIGURES: Final = (
         grids=({"epsilon": 1.0, "draws": 10_000},),
         curves={AWARE: "other", AGNOSTIC: "other", OURS: "ours"},
         claims=(
-            Claim("The task-aware estimate is closer to the real value.", below(AWARE, AGNOSTIC)),
+            Statement(
+                "The task-aware estimate is closer to the real value.", below(AWARE, AGNOSTIC)
+            ),
             ours_no_worse([(OURS, AWARE)]),
         ),
         quick={},
@@ -112,7 +114,7 @@ FIGURES: Final = (
         quick_repetitions=2,
         drawn="table",
     ),
-    Figure(
+    Experiment(
         name="S4-fig3",
         title="Theoretical loss of the three approaches",
         shows="Eq. (13), (58) and (59) for n = 4, λ₁ = 4 and the other λ 0, 1 or 2; L = I and the "
@@ -123,14 +125,14 @@ FIGURES: Final = (
         grids=({"setting": (1, 2, 3), "ratio": tuple(round(0.05 * i, 2) for i in range(1, 21))},),
         curves={AWARE: "other", AGNOSTIC: "other", BLIND: "other", OURS: "ours"},
         claims=(
-            Claim("Task-aware gains most on task-agnostic in setting 1.", _gains_most_in_first),
-            Claim("It is never behind the privacy-agnostic one.", below(AWARE, BLIND)),
-            Claim("The loss of every approach grows with r/ε.", rises(AWARE, AGNOSTIC, BLIND)),
+            Statement("Task-aware gains most on task-agnostic in setting 1.", _gains_most_in_first),
+            Statement("It is never behind the privacy-agnostic one.", below(AWARE, BLIND)),
+            Statement("The loss of every approach grows with r/ε.", rises(AWARE, AGNOSTIC, BLIND)),
             ours_no_worse([(OURS, AWARE)]),
         ),
         quick={},
     ),
-    Figure(
+    Experiment(
         name="S4-fig4a",
         title="Household power: task loss by budget",
         shows="1,417 days of 24 hours, hours 9 to 20 weighted 2, closed forms of Section 4.1; "
@@ -140,13 +142,13 @@ FIGURES: Final = (
         grids=({"method": METHODS, "epsilon": (1.0, 1.25, 5 / 3, 2.5, 5.0, 10.0, 20.0)},),
         curves=CURVES,
         claims=(
-            Claim("The loss falls as ε grows.", rises(AWARE, AGNOSTIC, BLIND)),
+            Statement("The loss falls as ε grows.", rises(AWARE, AGNOSTIC, BLIND)),
             *BEATS_BOTH,
-            Claim(
+            Statement(
                 "The largest gain on task-agnostic is 22.9% (ε = 10).",
                 gains(AWARE, AGNOSTIC, 0.229, at=0.1),
             ),
-            Claim(
+            Statement(
                 "The largest gain on privacy-agnostic is 11.7% (ε = 5).",
                 gains(AWARE, BLIND, 0.117, at=0.2),
             ),
@@ -156,7 +158,7 @@ FIGURES: Final = (
         quick_repetitions=3,
         files=(POWER,),
     ),
-    Figure(
+    Experiment(
         name="S4-fig4b",
         title="Household power: error of each hour at ε = 5",
         shows="Mean squared error of each hour, same encoders as on the left.",
@@ -165,11 +167,11 @@ FIGURES: Final = (
         grids=({"method": METHODS, "epsilon": 5.0},),
         curves=CURVES,
         claims=(
-            Claim(
+            Statement(
                 "Task-aware has a lower error in every hour of the day.",
                 below(AWARE, AGNOSTIC, at=tuple(range(9, 21))),
             ),
-            Claim(
+            Statement(
                 "So it has against privacy-agnostic.", below(AWARE, BLIND, at=tuple(range(9, 21)))
             ),
             ours_no_worse([(OURS, AWARE)]),
@@ -179,7 +181,7 @@ FIGURES: Final = (
         quick_repetitions=3,
         files=(POWER,),
     ),
-    Figure(
+    Experiment(
         name="S4-fig5a",
         title="Real estate: task loss by budget",
         shows="414 sales, a network of one hidden layer as the task, linear encoder and decoder, "
@@ -190,11 +192,11 @@ FIGURES: Final = (
         curves=CURVES,
         claims=(
             *BEATS_BOTH,
-            Claim(
+            Statement(
                 "The largest gain on task-agnostic is 21.9% (ε = 5).",
                 gains(AWARE, AGNOSTIC, 0.219, at=0.2),
             ),
-            Claim(
+            Statement(
                 "The largest gain on privacy-agnostic is 13.5% (ε = 5).",
                 gains(AWARE, BLIND, 0.135, at=0.2),
             ),
@@ -203,7 +205,7 @@ FIGURES: Final = (
         repetitions=5,
         files=(ESTATE,),
     ),
-    Figure(
+    Experiment(
         name="S4-fig5b",
         title="Breast cancer: task loss by budget",
         shows="569 diagnoses, cross-entropy of a network of one hidden layer, encoder and decoder "
@@ -214,11 +216,11 @@ FIGURES: Final = (
         curves=CURVES,
         claims=(
             *BEATS_BOTH,
-            Claim(
+            Statement(
                 "The largest gain on task-agnostic is 73.0% (ε = 20).",
                 gains(AWARE, AGNOSTIC, 0.730, at=0.05),
             ),
-            Claim(
+            Statement(
                 "The largest gain on privacy-agnostic is 45.6% (ε = 20).",
                 gains(AWARE, BLIND, 0.456, at=0.05),
             ),
@@ -226,7 +228,7 @@ FIGURES: Final = (
         quick={"epsilon": (5.0, 20.0), "epochs": 150},
         repetitions=5,
     ),
-    Figure(
+    Experiment(
         name="S4-fig6a",
         title="Real estate: the task-aware report's width Z",
         shows="As Figure 5a, task-aware as published with Z = 1, 3 and 6.",
@@ -235,14 +237,14 @@ FIGURES: Final = (
         grids=_widths("real-estate", (1, 3, 6), (1.0, 1.25, 5 / 3, 2.5, 5.0, 10.0)),
         curves={"Z = 1": "published", "Z = 3": "published", "Z = 6": "published"},
         claims=(
-            Claim("Z = 3 is better than Z = 1.", below("Z = 3", "Z = 1")),
-            Claim("Z = 3 is better than Z = 6.", below("Z = 3", "Z = 6")),
+            Statement("Z = 3 is better than Z = 1.", below("Z = 3", "Z = 1")),
+            Statement("Z = 3 is better than Z = 6.", below("Z = 3", "Z = 6")),
         ),
         quick={"epsilon": (1.0, 5.0, 10.0), "epochs": 150},
         repetitions=5,
         files=(ESTATE,),
     ),
-    Figure(
+    Experiment(
         name="S4-fig6b",
         title="Breast cancer: the task-aware report's width Z",
         shows="As Figure 5b, task-aware as published with Z = 3, 15 and 30.",
@@ -251,13 +253,13 @@ FIGURES: Final = (
         grids=_widths("breast-cancer", (3, 15, 30), (5.0, 20 / 3, 10.0, 20.0, 40.0)),
         curves={"Z = 3": "published", "Z = 15": "published", "Z = 30": "published"},
         claims=(
-            Claim("Z = 3 is better than Z = 15.", below("Z = 3", "Z = 15")),
-            Claim("Z = 3 is better than Z = 30.", below("Z = 3", "Z = 30")),
+            Statement("Z = 3 is better than Z = 15.", below("Z = 3", "Z = 15")),
+            Statement("Z = 3 is better than Z = 30.", below("Z = 3", "Z = 30")),
         ),
         quick={"epsilon": (5.0, 20.0), "epochs": 150},
         repetitions=5,
     ),
-    Figure(
+    Experiment(
         name="S4-fig7",
         title="Real estate: encoder and decoder with a hidden layer",
         shows="As Figure 5a, but encoder and decoder have one hidden layer of 6 ReLUs, η = 0.001; "
@@ -271,13 +273,13 @@ FIGURES: Final = (
         curves=CURVES | {"Z = 3": "published"},
         claims=(
             *BEATS_BOTH,
-            Claim("It is worse than with a linear encoder.", above(AWARE, "Z = 3")),
+            Statement("It is worse than with a linear encoder.", above(AWARE, "Z = 3")),
         ),
         quick={"epsilon": (1.0, 5.0, 10.0), "epochs": 150},
         repetitions=5,
         files=(ESTATE,),
     ),
-    Figure(
+    Experiment(
         name="S4-fig8",
         title="Handwritten digits: task loss by budget",
         shows="MNIST's 60,000 training digits split 70/30, cross-entropy of a linear classifier, "
@@ -287,9 +289,9 @@ FIGURES: Final = (
         grids=_networks("mnist", dimensions=10, epsilon=(5.0, 20 / 3, 10.0, 20.0)),
         curves=CURVES,
         claims=(
-            Claim("Task-agnostic is far behind (a figure of its own).", above(AGNOSTIC, AWARE)),
+            Statement("Task-agnostic is far behind (a figure of its own).", above(AGNOSTIC, AWARE)),
             *BEATS_BOTH[1:],
-            Claim(
+            Statement(
                 "The largest gain on privacy-agnostic is 23.8% (ε = 20).",
                 gains(AWARE, BLIND, 0.238, at=0.05),
             ),
@@ -299,7 +301,7 @@ FIGURES: Final = (
         files=(MNIST,),
         logarithmic="y",
     ),
-    Figure(
+    Experiment(
         name="S4-table1",
         title="Evaluation details",
         shows="Samples and epochs as printed, and the seconds that training took here (the paper: "
@@ -308,7 +310,7 @@ FIGURES: Final = (
         measure=training_time,
         grids=({"case": ("real-estate", "breast-cancer"), "method": AWARE, "epochs": 2000},),
         curves={AWARE: "published"},
-        claims=(Claim("Real estate has 414 samples, breast cancer 569.", _as_many_samples),),
+        claims=(Statement("Real estate has 414 samples, breast cancer 569.", _as_many_samples),),
         quick={"epochs": 100},
         files=(ESTATE,),
         drawn="table",

@@ -26,7 +26,7 @@ RATE = 1e-3  # of Adam, A.8
 
 
 @dataclass(frozen=True)
-class Case:
+class Application:
     """An application: its rows, the task's loss, and the encoder's shape and η (A.8)."""
 
     load: Callable[[int | None], tuple[FloatArray, FloatArray]]
@@ -40,7 +40,7 @@ class Case:
 class Split:
     """Rows to fit on and to test on, and the task trained on the former."""
 
-    case: Case
+    case: Application
     X: FloatArray
     y: FloatArray
     X_test: FloatArray
@@ -123,7 +123,7 @@ def _wanted(y: FloatArray, loss: TaskLoss) -> torch.Tensor:
     return torch.tensor(y, dtype=torch.float32)[:, None]
 
 
-def _split(case: Case, rows: int | None, seed: int) -> Split:
+def _split(case: Application, rows: int | None, seed: int) -> Split:
     """70/30; features and a real target scaled to [0, 1] by the fit rows."""
     X, y = case.load(rows)
     fit, test = np.split(np.random.default_rng(seed).permutation(len(X)), [int(0.7 * len(X))])
@@ -175,8 +175,8 @@ def _digits(rows: int | None) -> tuple[FloatArray, FloatArray]:
 
 
 CASES = {
-    "real-estate": Case(_houses, "squared", 0.2),
-    "real-estate-hidden": Case(_houses, "squared", 0.001, hidden=6, activation="relu"),
-    "breast-cancer": Case(_tumours, "logistic", 0.001, hidden=30),
-    "mnist": Case(_digits, "cross-entropy", 0.001),
+    "real-estate": Application(_houses, "squared", 0.2),
+    "real-estate-hidden": Application(_houses, "squared", 0.001, hidden=6, activation="relu"),
+    "breast-cancer": Application(_tumours, "logistic", 0.001, hidden=30),
+    "mnist": Application(_digits, "cross-entropy", 0.001),
 }

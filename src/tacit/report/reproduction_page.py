@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tacit._version import __version__
 from tacit.experiments.catalogue import PAPERS
-from tacit.experiments.outcome import Outcome, made
+from tacit.experiments.reproduction import Reproduction, made
 from tacit.files import make, replace_file
 from tacit.report.html import Figure as Plot
-from tacit.report.html import Page, Section, Table, number, paragraph
+from tacit.report.html import HtmlTable, Page, Section, number, paragraph
 from tacit.report.reproduction_plots import legend, line_plot, matrix_plot
 from tacit.report.reproduction_svg import picture
 
@@ -24,7 +24,7 @@ LEAD = (
 MOST_ROWS = 400  # of a table in the page; all numbers are in data.csv
 
 
-def write_outcome(outcome: Outcome, out: Path) -> list[Path]:
+def write_outcome(outcome: Reproduction, out: Path) -> list[Path]:
     """data.csv, result.json, plot.svg (but for tables) and page.html, in a folder of its name."""
     folder = out / outcome.figure.name
     make(folder)
@@ -40,7 +40,7 @@ def write_outcome(outcome: Outcome, out: Path) -> list[Path]:
     return [folder / name for name in content]
 
 
-def page(outcomes: Sequence[Outcome]) -> Page:
+def page(outcomes: Sequence[Reproduction]) -> Page:
     """One page, whatever was run."""
     quick = any(outcome.quick for outcome in outcomes)
     how = "quick: fewer repetitions and smaller settings than the papers'" if quick else "full"
@@ -53,26 +53,31 @@ def page(outcomes: Sequence[Outcome]) -> Page:
     return Page(title, "tacit reproduce", LEAD, sections, __version__)
 
 
-def _summary(outcomes: Iterable[Outcome]) -> Table:
+def _summary(outcomes: Iterable[Reproduction]) -> HtmlTable:
     rows = tuple(
         (outcome.figure.name, claim.sentence, "tacit" if claim.ours else "paper", finding.verdict)
         for outcome in outcomes
         for claim, finding in outcome.findings
     )
-    return Table("Claims and verdicts", ("figure", "claim", "by", "verdict"), rows, of_words=True)
+    return HtmlTable(
+        "Claims and verdicts", ("figure", "claim", "by", "verdict"), rows, of_words=True
+    )
 
 
-def _section(outcome: Outcome) -> Section:
+def _section(outcome: Reproduction) -> Section:
     figure = outcome.figure
     paper = PAPERS[figure.name[:2]]
-    parts: list[str | Table | Plot] = [paragraph(f"{paper}. {figure.shows}"), _verdicts(outcome)]
+    parts: list[str | HtmlTable | Plot] = [
+        paragraph(f"{paper}. {figure.shows}"),
+        _verdicts(outcome),
+    ]
     plots = _plots(outcome)
     parts += plots or [_numbers(outcome, panel) for panel in outcome.measured.panels]
     name = figure.name.lower().replace(".", "-")
     return Section(name, f"{figure.name}: {figure.title}", tuple(parts))
 
 
-def _verdicts(outcome: Outcome) -> str:
+def _verdicts(outcome: Reproduction) -> str:
     items = "".join(
         f"<li><strong>{escape(finding.verdict)}</strong>{' (said by us)' if claim.ours else ''}: "
         f"{escape(claim.sentence)} <em>{escape(finding.numbers)}</em></li>"
@@ -81,7 +86,7 @@ def _verdicts(outcome: Outcome) -> str:
     return f'<ul class="plain">{items}</ul>'
 
 
-def _plots(outcome: Outcome) -> list[Plot]:
+def _plots(outcome: Reproduction) -> list[Plot]:
     figure, measured = outcome.figure, outcome.measured
     name = figure.name.lower()
     if figure.drawn == "table":
@@ -102,7 +107,7 @@ def _plots(outcome: Outcome) -> list[Plot]:
     ]
 
 
-def _numbers(outcome: Outcome, panel: str) -> Table:
+def _numbers(outcome: Reproduction, panel: str) -> HtmlTable:
     figure, measured = outcome.figure, outcome.measured
     rows = [
         (legend(figure, curve), _place(m.x), number(m.mean), f"±{number(m.half_width)}")
@@ -111,7 +116,7 @@ def _numbers(outcome: Outcome, panel: str) -> Table:
     ]
     about = f"{figure.name} {panel}".strip()
     headings = ("curve", figure.axes[0], figure.axes[1], "95%")
-    return Table(about, headings, tuple(rows[:MOST_ROWS]))
+    return HtmlTable(about, headings, tuple(rows[:MOST_ROWS]))
 
 
 def _place(x: float | str | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.experiments.declared import SAID_OF, Figure, Kind
+from tacit.experiments.declared import SAID_OF, Experiment, Kind
 from tacit.experiments.measured import Measured
 from tacit.report import figures
 from tacit.report.figures import Layout, Trace
@@ -31,7 +31,7 @@ SYMBOLS = ("circle", "square", "diamond", "cross", "x")
 
 
 @dataclass(frozen=True)
-class Line:
+class DrawnCurve:
     """A curve as it is drawn: its places on the x axis, means, and half widths of the band."""
 
     name: str
@@ -47,7 +47,7 @@ class Line:
         return DASHES[self.number % len(DASHES)]
 
 
-def lines(figure: Figure, measured: Measured, panel: str) -> list[Line]:
+def lines(figure: Experiment, measured: Measured, panel: str) -> list[DrawnCurve]:
     """The curves of a panel; a level one from end to end."""
     curves = measured.curves(panel)
     places = {x: None for c in curves for x in measured.places(c, panel) if x is not None}
@@ -60,17 +60,17 @@ def lines(figure: Figure, measured: Measured, panel: str) -> list[Line]:
         at = [x for x in measured.places(curve, panel) if x is not None] or wide or [0.0]
         means = [measured.mean(curve, x, panel) for x in at]
         y, half = (np.array([getattr(m, of) for m in means]) for of in ("mean", "half_width"))
-        found.append(Line(legend(figure, curve), COLOURS[kind], counted[kind], at, y, half))
+        found.append(DrawnCurve(legend(figure, curve), COLOURS[kind], counted[kind], at, y, half))
     return found
 
 
-def legend(figure: Figure, curve: str) -> str:
+def legend(figure: Experiment, curve: str) -> str:
     """The curve's name and what its guarantee is worth."""
     said = SAID_OF[figure.curves.get(curve, "other")]
     return f"{curve} ({said})" if said else curve
 
 
-def line_plot(figure: Figure, measured: Measured, panel: str) -> tuple[list[Trace], Layout]:
+def line_plot(figure: Experiment, measured: Measured, panel: str) -> tuple[list[Trace], Layout]:
     """Means and bands of a panel's curves."""
     drawn = lines(figure, measured, panel)
     look = figures.layout(*figure.axes, height=320 + 22 * len(drawn))
@@ -82,7 +82,7 @@ def line_plot(figure: Figure, measured: Measured, panel: str) -> tuple[list[Trac
     return [trace for line in drawn for trace in _traces(line)], look
 
 
-def _traces(line: Line) -> Iterator[Trace]:
+def _traces(line: DrawnCurve) -> Iterator[Trace]:
     colour = f"@{line.colour}"
     common = {"type": "scatter", "legendgroup": line.name}
     if np.nanmax(line.half_width, initial=0.0) > 0:

@@ -10,9 +10,9 @@ from html import escape
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.experiments.declared import Figure
+from tacit.experiments.declared import Experiment
 from tacit.experiments.measured import Measured
-from tacit.report.reproduction_plots import Line, lines, matrix, span, ticks
+from tacit.report.reproduction_plots import DrawnCurve, lines, matrix, span, ticks
 from tacit.report.theme import DARK, LIGHT
 
 WIDTH, PLOT, LEFT, RIGHT, TOP, BOTTOM, KEY = 720, 260, 64, 16, 30, 40, 18
@@ -20,7 +20,7 @@ CELL = 22
 DASHES = {"dash": "8 4", "dot": "2 4", "dashdot": "8 4 2 4", "longdash": "14 5"}
 
 
-def picture(figure: Figure, measured: Measured) -> str:
+def picture(figure: Experiment, measured: Measured) -> str:
     """The whole figure."""
     parts, y = [], 34.0
     for panel in measured.panels:
@@ -35,7 +35,7 @@ def picture(figure: Figure, measured: Measured) -> str:
     )
 
 
-def _part(figure: Figure, measured: Measured, panel: str) -> tuple[list[str], float]:
+def _part(figure: Experiment, measured: Measured, panel: str) -> tuple[list[str], float]:
     if figure.drawn == "matrices":
         values = matrix(measured, panel)
         return list(_cells(panel, values)), TOP + CELL * len(values) + 10
@@ -48,7 +48,7 @@ def _part(figure: Figure, measured: Measured, panel: str) -> tuple[list[str], fl
     return [title, *key, moved], TOP + KEY * len(drawn) + PLOT + BOTTOM + 34
 
 
-def _key_line(line: Line, i: int) -> str:
+def _key_line(line: DrawnCurve, i: int) -> str:
     y = TOP + KEY * i
     return (
         f'<line class="{line.colour}" x1="{LEFT}" x2="{LEFT + 34}" y1="{y}" y2="{y}" '
@@ -68,7 +68,7 @@ class Frame:
     names: tuple[str, ...]
 
     @classmethod
-    def around(cls, figure: Figure, drawn: list[Line]) -> Frame:
+    def around(cls, figure: Experiment, drawn: list[DrawnCurve]) -> Frame:
         """Everything that is drawn fits in."""
         log_x, log_y = ("x" in figure.logarithmic), ("y" in figure.logarithmic)
         every = [x for line in drawn for x in line.x]
@@ -103,7 +103,7 @@ class Frame:
         yield f'<text class="m" x="{(LEFT + right) / 2}" y="{PLOT + 36}">{escape(titles[0])}</text>'
         yield f'<text x="8" y="-6">{escape(titles[1])}</text>'
 
-    def curve(self, line: Line) -> Iterator[str]:
+    def curve(self, line: DrawnCurve) -> Iterator[str]:
         """Band, line and points."""
         ok = [
             (x, y, h)

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from tacit.errors import InvalidInput
-from tacit.experiments.declared import Claim, Finding, Verdict
+from tacit.experiments.declared import Judgement, Statement, Verdict
 from tacit.experiments.measured import Measured
 
-Check = Callable[[Measured], Finding]
+Check = Callable[[Measured], Judgement]
 Better = Literal["lower", "higher"]
 Place = tuple[str, float | str | None]
 """Panel and x."""
@@ -71,13 +71,13 @@ def rises(*curves: str, panel: str | None = None) -> Check:
 def gains(first: str, second: str, claimed: float, *, at: float | str, panel: str = "") -> Check:
     """1 − first/second at x: holds from nine tenths of what is claimed, in part if positive."""
 
-    def check(measured: Measured) -> Finding:
+    def check(measured: Measured) -> Judgement:
         found = 1 - _ratio(measured, first, second, (panel, at))
         told: Verdict = "does not hold here"
         if found > 0:
             told = "holds" if found >= 0.9 * claimed else "holds in part"
         said = f"{found:.1%} at {at}, claimed {claimed:.1%}"
-        return Finding(told, found, said)
+        return Judgement(told, found, said)
 
     return check
 
@@ -85,23 +85,23 @@ def gains(first: str, second: str, claimed: float, *, at: float | str, panel: st
 def best_at(curve: str, wanted: Callable[[float], bool], better: Better = "lower") -> Check:
     """The best x of the curve satisfies ``wanted``, in every panel."""
 
-    def check(measured: Measured) -> Finding:
+    def check(measured: Measured) -> Judgement:
         found = []
         for panel in _panels(measured, curve):
             means = [m for m in measured.means(curve, panel) if math.isfinite(m.mean)]
             sign = 1 if better == "lower" else -1
             found.append(float(min(means, key=lambda m: sign * m.mean).x or 0.0))
         said = f"{curve} is best at {', '.join(f'{x:.4g}' for x in found)}"
-        return Finding(verdict([wanted(x) for x in found]), _middle(found), said)
+        return Judgement(verdict([wanted(x) for x in found]), _middle(found), said)
 
     return check
 
 
-def ours_no_worse(pairs: Iterable[tuple[str, str]], better: Better = "lower") -> Claim:
+def ours_no_worse(pairs: Iterable[tuple[str, str]], better: Better = "lower") -> Statement:
     """At every ε ours is at least as good as what was published (within a hundredth)."""
     compared = tuple(pairs)
 
-    def check(measured: Measured) -> Finding:
+    def check(measured: Measured) -> Judgement:
         ratios: list[float] = []
         for ours, published in compared:
             places = _shared(measured, ours, published, None, ())
@@ -109,9 +109,9 @@ def ours_no_worse(pairs: Iterable[tuple[str, str]], better: Better = "lower") ->
         good = [r <= 1 + NO_WORSE if better == "lower" else r >= 1 - NO_WORSE for r in ratios]
         worst = max(ratios) if better == "lower" else min(ratios)
         said = f"ours / published from {min(ratios):.4g} to {max(ratios):.4g}; worst {worst:.4g}"
-        return Finding(verdict(good), worst, said)
+        return Judgement(verdict(good), worst, said)
 
-    return Claim("At every ε ours is at least as good as published.", check, ours=True)
+    return Statement("At every ε ours is at least as good as published.", check, ours=True)
 
 
 def _compared(
@@ -121,17 +121,17 @@ def _compared(
     panel: str | None,
     at: Sequence[float | str],
 ) -> Check:
-    def check(measured: Measured) -> Finding:
+    def check(measured: Measured) -> Judgement:
         places = _shared(measured, first, second, panel, at)
         ratios = [_ratio(measured, first, second, place) for place in places]
         said = f"{first} / {second}: {_listed(ratios, places)}"
-        return Finding(verdict([good(r) for r in ratios]), _middle(ratios), said)
+        return Judgement(verdict([good(r) for r in ratios]), _middle(ratios), said)
 
     return check
 
 
 def _moves(curves: Sequence[str], panel: str | None, sign: int) -> Check:
-    def check(measured: Measured) -> Finding:
+    def check(measured: Measured) -> Judgement:
         steadily, overall, said = [], [], []
         for curve in curves:
             for each in _panels(measured, curve) if panel is None else (panel,):
@@ -143,7 +143,7 @@ def _moves(curves: Sequence[str], panel: str | None, sign: int) -> Check:
         told = verdict(moved)
         if told == "holds" and not all(steadily):
             told = "holds in part"
-        return Finding(told, _middle(overall), "; ".join(said))
+        return Judgement(told, _middle(overall), "; ".join(said))
 
     return check
 

@@ -10,23 +10,23 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tacit._version import __version__
-from tacit.experiments.declared import SAID_OF, Claim, Figure, Finding
+from tacit.experiments.declared import SAID_OF, Experiment, Judgement, Statement
 from tacit.experiments.measured import Measured
 
 VERSIONED = ("numpy", "scipy", "scikit-learn", "torch")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Reproduction:
     """A figure that was run."""
 
-    figure: Figure
+    figure: Experiment
     measured: Measured
     quick: bool
-    findings: tuple[tuple[Claim, Finding], ...]
+    findings: tuple[tuple[Statement, Judgement], ...]
 
     @classmethod
-    def of(cls, figure: Figure, measured: Measured, *, quick: bool) -> Outcome:
+    def of(cls, figure: Experiment, measured: Measured, *, quick: bool) -> Reproduction:
         """With its claims judged."""
         judged = tuple((claim, claim.check(measured)) for claim in figure.claims)
         return cls(figure, measured, quick, judged)
