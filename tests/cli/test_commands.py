@@ -18,9 +18,7 @@ import tacit
 if TYPE_CHECKING:
     from tests.cli.conftest import Command, Desk
 
-COMMANDS = [
-    *("demo", "ranges", "fit", "predict", "report", "hand-out", "verify", "audit", "reproduce")
-]
+COMMANDS = ["demo", "ranges", "fit", "predict", "report", "hand-out", "verify", "audit"]
 MAN_PAGES = Path(__file__).parents[2] / "docs" / "commands"
 
 

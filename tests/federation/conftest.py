@@ -96,7 +96,7 @@ class Federation:
             assert own.tasks_ == tuple(self.terms.labels[i] for i in places)
             assert np.array_equal(own._models, whole._models[places])
             for place in places:
-                hand_out = self.site(name).hand_out(place)
+                hand_out = self.site(name).hand_outs.of(place)
                 assert checked(hand_out, self.terms.coordinator).ok
                 assert np.array_equal(type(whole).load(hand_out)._models, whole._models[[place]])
         with Ledger(self.place / folder.LEDGER) as ledger:
@@ -120,7 +120,7 @@ def federation(tmp_path: Path) -> Callable[..., Federation]:
         budget = given.pop("budget", Budget(8.0))
         labels = sorted(set(data.task.tolist()))
         shares = {"north": labels[2:3], "south": labels[:2], "west": labels[3:]}
-        fewest = given.pop("fewest", None)
+        fewest, seconds = given.pop("fewest", None), given.pop("seconds", 5.0)
         if fewest is not None:  # one dropout needs more sites
             shares |= {"east": labels[4:5], "west": labels[5:], "centre": labels[3:4]}
         homes = {name: tmp_path / name for name in shares}
@@ -141,7 +141,7 @@ def federation(tmp_path: Path) -> Callable[..., Federation]:
             coordinator=signer_in(place / KEY).fingerprint,
             noise=noise,
             seed=7 if noise == "simulated" else None,
-            seconds=5.0,
+            seconds=seconds,
             fewest=fewest,
         )
         terms.write(place)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import folder
+from tacit import Budget, folder
 from tacit.certificate.checks import checked
 from tacit.errors import InvalidInput
 from tacit.federation.coordinator import coordinate
@@ -94,3 +94,31 @@ def test_people_inside_silos_are_not_learned_over_a_network_yet(
     there = federation("SharedPrior", unit="example")
     with pytest.raises(InvalidInput, match="one process only"):
         coordinate(there.place, there.channel())
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"rounds": 2},
+        {"method": "mtl", "rounds": 3, "participation": 0.5, "finetune": None},
+        {"method": "mtl", "rounds": 2, "sampling": "auto", "finetune": "mean"},
+    ],
+    ids=["everybody", "samples", "finetuned"],
+)
+def test_networks_at_sites_learn_the_same_bits_as_one_process(
+    federation: Callable[..., Any], parameters: dict[str, Any]
+) -> None:
+    """Personal models stay at their site between rounds, whose processes end after each."""
+    pytest.importorskip("torch")
+    given = {"model": {"hidden": [4]}, "loss": "squared", "local_steps": 3, "learning_rate": 0.05}
+    budget = Budget(8.0, neighbours="replace" if "sampling" in parameters else "zero-out")
+    there = federation("neural.FederatedMTL", budget=budget, seconds=60.0, **given, **parameters)
+    out = coordinate(there.place, there.channel())
+
+    here = there.terms.model(Ledger.in_memory()).fit_tasks(there.everything, there.terms.schema)
+    _, arrays, _ = folder.read(out)
+    assert np.array_equal(arrays["shared.centres"], here.shared_["centres"].value)
+    for name, home in there.homes.items():
+        _, own, _ = folder.read(home / "private")
+        places = there.terms.places[name]
+        assert np.array_equal(own["models"], here._models.models[places].numpy())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from secrets import token_bytes
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tacit.certificate.checks import checked
 from tacit.errors import InvalidInput, Refused
 from tacit.federation import noise_shares
 from tacit.federation.coordinator import coordinate
-from tacit.federation.masking import agreed_key, from_shares, in_shares, mask, new_key, pairwise
+from tacit.federation.masking import agreed_key, from_shares, in_shares, mask, pairwise
 from tacit.federation.masking import public_key as public
 from tacit.federation.noise_shares import Masked, closeness, enough, shaped, share, threshold
 from tacit.federation.wire import packed, unpacked
@@ -46,7 +47,7 @@ def hidden(federation: Make) -> Any:
 
 
 def test_masks_of_all_cancel_and_those_of_some_do_not() -> None:
-    keys = {name: new_key() for name in "abcd"}
+    keys = {name: token_bytes(32) for name in "abcd"}
     shown = {name: public(key) for name, key in keys.items()}
 
     def total(names: str) -> Any:
@@ -59,7 +60,7 @@ def test_masks_of_all_cancel_and_those_of_some_do_not() -> None:
 
 
 def test_a_secret_opens_with_enough_shares_and_not_with_fewer() -> None:
-    secret, holders = new_key(), list("abcde")
+    secret, holders = token_bytes(32), list("abcde")
     shares = in_shares(secret, holders, 3)
     some = {name: shares[name] for name in "bde"}
     assert from_shares(some, holders, 3) == secret
@@ -271,7 +272,7 @@ def test_a_coordinator_cannot_put_a_key_of_its_own_in_a_sites_place(hidden: Any)
     description, arrays = unpacked(request)
     own = documents.signed(
         {k: v for k, v in description["masks"]["east"].items() if k != "signature"}
-        | {"mask": public(new_key()).hex()},
+        | {"mask": public(token_bytes(32)).hex()},
         Signer.new(),
     )
     forged = description | {"masks": description["masks"] | {"east": own}}
@@ -299,8 +300,8 @@ def test_what_a_site_sends_says_nothing_without_the_others(
     counts = np.bincount(high, minlength=16)
     statistic = float(((counts - len(high) / 16) ** 2 / (len(high) / 16)).sum())
     assert statistic < chi2.isf(ALPHA, 15)
-    assert agreed_key(new_key(), public(new_key()), "x") != agreed_key(
-        new_key(), public(new_key()), "x"
+    assert agreed_key(token_bytes(32), public(token_bytes(32)), "x") != agreed_key(
+        token_bytes(32), public(token_bytes(32)), "x"
     )
 
 

@@ -62,7 +62,7 @@ def require_replay(there: Any) -> AsyncProximal:
         assert np.array_equal(own_model._models, whole._models[places])
         assert np.array_equal(own_model._home_models, whole._home_models[places])
         for place in places:
-            assert checked(there.site(name).hand_out(place), there.terms.coordinator).ok
+            assert checked(there.site(name).hand_outs.of(place), there.terms.coordinator).ok
     return whole
 
 

@@ -22,7 +22,7 @@ Place = Annotated[Path, typer.Argument(help="The folder of the federation.")]
 Sites = Annotated[int, typer.Option(min=1, max=100, help="Sites of the example.")]
 
 CONFIG = """# What the sites agree on. After a change here or in ranges.toml: tacit federate init.
-learner = "SharedPrior"       # LowRank, GroupSparse, MeanRegularized, AsyncProximal, ...
+learner = "SharedPrior"       # LowRank, MeanRegularized, AsyncProximal, neural.FederatedMTL, ...
 epsilon = 4.0                 # the most that the run may reveal of one task
 delta = 1e-5
 neighbours = "replace"
@@ -69,8 +69,8 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Start SuperLink and SuperNodes on loopback, run once, and stop them."""
+    from tacit.federation.hand_outs import HAND_OUTS
     from tacit.federation.project import Project
-    from tacit.federation.site import HAND_OUTS
     from tacit.federation.trial import run, started
 
     project = Project(directory)
@@ -195,14 +195,15 @@ def _config(file: Path) -> dict[str, Any]:
 
 def _terms(project: Project, config: dict[str, Any], keys: dict[str, str], key: str) -> Terms:
     from tacit.cli.declarations import read_declarations
-    from tacit.federation.terms import Member, Terms
+    from tacit.federation.terms import NEURAL, Member, Terms
     from tacit.privacy.budget import Budget
     from tacit.privacy.release import new_run
 
     declared = read_declarations(project.place / "ranges.toml")
     columns = [config["task"], *config["columns"], config["target"]]
     schema = declared.schema(columns, config["task"], config["target"])
-    loss = "logistic" if schema.classes else "squared"
+    classes = "cross_entropy" if config["learner"] == NEURAL else "logistic"
+    loss = classes if schema.classes else "squared"
     given = {k: config[k] for k in ("noise", "seconds", "holdout", "fewest") if k in config}
     relation = config.get("neighbours", "replace")
     terms = Terms(

@@ -14,7 +14,8 @@ from tacit.cli.cells import cells, features, task_texts
 from tacit.cli.loading import load_model
 from tacit.errors import InvalidInput
 from tacit.federation.flower import client_app, server_app
-from tacit.federation.site import PRIVATE, Site
+from tacit.federation.hand_outs import PRIVATE
+from tacit.federation.site import Site
 from tacit.federation.terms import Terms
 from tacit.privacy.signing import Signer
 from tacit.tasks import TaskSet, read_table

@@ -23,11 +23,14 @@ from tacit.certificate.checks import budget_to_json
 from tacit.engine import Progress
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
+from tacit.federation.client_rounds import OverClients
 from tacit.federation.engine import OverSites
+from tacit.federation.hand_outs import PUBLIC
 from tacit.federation.hidden import OverHiddenSites
 from tacit.federation.node_server import OverNodes
+from tacit.federation.own_clients import COINS, keep_coins
 from tacit.federation.own_tasks import without_rows
-from tacit.federation.site import PUBLIC
+from tacit.federation.records import secret_in
 from tacit.federation.sites import Channel, Sites
 from tacit.federation.terms import Terms
 from tacit.folder import RunState
@@ -100,6 +103,8 @@ def _coordinated(
             sites.note("started", run=terms.run)
             model = terms.model(ledger)
             model._engine = _engine_for(model, sites)
+            if not isinstance(model, MultiTaskEstimator):
+                keep_coins(model, secret_in(place / COINS))
             model.fit_tasks(
                 without_rows(terms.labels, terms.schema), terms.schema, progress=progress
             )
@@ -112,9 +117,13 @@ def _coordinated(
     return out
 
 
-def _engine_for(model: MultiTaskEstimator, sites: Sites) -> Engine:
+def _engine_for(model: Any, sites: Sites) -> Engine:
     """Rounds, or arrivals where nobody is trusted; refused where a learner has a way of its own,
     which would run here, without anybody's rows."""
+    if not isinstance(model, MultiTaskEstimator):
+        if sites.terms.fewest is not None:
+            raise InvalidInput("fewest hides rows in sums, which networks cannot do yet")
+        return OverClients(sites)
     in_rounds = type(model)._run is MultiTaskEstimator._run
     if in_rounds or getattr(model, "unit", None) == "task":  # else it protects people in silos
         return OverSites(sites) if sites.terms.fewest is None else OverHiddenSites(sites)
@@ -126,7 +135,7 @@ def _engine_for(model: MultiTaskEstimator, sites: Sites) -> Engine:
     return OverNodes(sites)
 
 
-def _write(model: MultiTaskEstimator, terms: Terms, signer: Signer, out: Path) -> None:
+def _write(model: Any, terms: Terms, signer: Signer, out: Path) -> None:
     """What everybody may have, certified; run.json says where it was recorded."""
     model.guarantee_ = _promised(model.guarantee_, terms)
     how = "SHA-256 of the terms that every site signed"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.arrays import FloatArray
+from tacit.arrays import Array, FloatArray, IntArray
 from tacit.engine import Coordinator, Message, Outcome, Participant, Progress, Step, run_rounds
 from tacit.errors import InvalidInput
 from tacit.federation.own_tasks import Planned
@@ -37,7 +37,15 @@ class Elsewhere:
         """The rows of all tasks, as far as their sites were heard."""
         number = self.steps.index(step)
         silence, kept = self.silent.contribute(step, shared, state)
-        return self.sites.rows(number, self.told, self.planned, np.asarray(silence)), kept
+        return self.rows(number, np.asarray(silence), np.arange(len(silence))), kept
+
+    def rows(self, number: int, silence: Array, units: IntArray) -> Array:
+        """Those of these units, as far as their sites were heard."""
+        return self.sites.rows(number, self.broadcast, self.planned, silence, units)
+
+    def broadcast(self, site: str, number: int) -> dict[str, Array]:
+        """What a site is told before a release."""
+        return {name: np.asarray(part.value) for name, part in self.told[number].items()}
 
     def select(self, units: Sequence[int]) -> Elsewhere:
         """Those who are not these units stay silent: a site checks its own."""

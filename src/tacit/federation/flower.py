@@ -129,7 +129,7 @@ def client_app(read: Read, finished: Finished, place_of: PlaceOf = site_folder) 
         rows = partial(read, place, terms)
         site = Site(place.name, terms, rows, signer_in(place / KEY), place)
         answer = site.answer(content_of(message))
-        if site.is_whole():
+        if site.hand_outs.are_whole():
             try:
                 finished(site)
             except Exception:  # at home, after everything that others see: it stops nothing

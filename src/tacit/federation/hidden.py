@@ -148,7 +148,7 @@ class _Round:
         found: dict[str, Masks] = {}
         requests = {}
         for name in keys:
-            told = self.sites.told(name, self.number, self.all.told)
+            told = self.sites.told(name, self.number, self.all.broadcast)
             arrays = told | {f"box/{sender}": boxes[sender][name] for sender in keys}
             about = {"kind": "masked", "terms": self.sites.terms.digest, "number": self.number}
             about |= {"agreements": self.sites.agreements, "masks": keys}

@@ -32,14 +32,13 @@ from tacit.federation.masking import (
     agreed_key,
     in_shares,
     mask,
-    new_key,
     opened_box,
     pairwise,
     public_key,
     sealed_box,
 )
 from tacit.federation.noise_shares import Masked, enough, gaussian, share, threshold
-from tacit.federation.records import Records
+from tacit.federation.records import Records, secret_in
 from tacit.federation.terms import Terms
 from tacit.federation.wire import packed, unpacked
 from tacit.privacy.planning import Door
@@ -50,12 +49,7 @@ MASKS = "tacit masks 1"
 
 def box_key(records: Records) -> bytes:
     """The private key of the run's boxes to this site."""
-    return _once(records.place / "box.key", new_key())
-
-
-def _once(file: Path, content: bytes) -> bytes:
-    """What was written first, for the site's eyes only."""
-    return bytes.fromhex(files.made_once(file, content.hex().encode()).decode())
+    return records.secret("box.key")
 
 
 def signed_keys(
@@ -88,11 +82,11 @@ class HiddenRound:
 
     @property
     def _seed(self) -> bytes:
-        return _once(self._file("seed"), new_key())
+        return secret_in(self._file("seed"))
 
     @property
     def _mask_key(self) -> bytes:
-        return _once(self._file("mask"), new_key())
+        return secret_in(self._file("mask"))
 
     @property
     def _fewest(self) -> int:

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.engine import Facts, Participant
+from tacit.arrays import Array
+from tacit.engine import Facts, Participant, Step
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, MultiTaskEstimator
+from tacit.estimator.fitted import Fitted
 from tacit.federation.terms import Terms
 from tacit.linear.losses import loss_named
+from tacit.linear.threads import isolated
 from tacit.privacy.accounting import Cost
 from tacit.tasks import Schema, TaskSet, canonical_label
 
@@ -73,6 +76,12 @@ class Planned:
             raise InvalidInput(f"a run is planned by mu and pure, got {said!r}") from error
 
 
+def in_places(terms: Terms, site: str, tasks: TaskSet) -> TaskSet:
+    """A site's tasks among all of the run; InvalidInput if one is another site's."""
+    own = [terms.labels[i] for i in terms.places[site]]
+    return among(among(tasks, own), terms.labels)
+
+
 @dataclass(frozen=True)
 class OwnTasks:
     """What a site computes with: the learner, and its tasks at home among all."""
@@ -84,13 +93,31 @@ class OwnTasks:
     @classmethod
     def of(cls, terms: Terms, site: str, tasks: TaskSet) -> OwnTasks:
         """Refuses rows of a task that is another site's."""
-        model, places = terms.model(), terms.places[site]
-        own = [terms.labels[i] for i in places]
-        whole = among(among(tasks, own), terms.labels)
+        model = terms.model()
+        assert isinstance(model, MultiTaskEstimator)
+        whole = in_places(terms, site, tasks)
         home = model._home(whole, terms.schema, loss_named(model.loss))
-        return cls(model, home, tuple(places))
+        return cls(model, home, tuple(terms.places[site]))
 
-    def facts(self, terms: Terms, planned: Planned) -> Facts:
+    def halves(self, terms: Terms, planned: Planned) -> tuple[Participant, tuple[Step, ...]]:
+        """The participant of its own tasks alone, and the steps of the run."""
+        facts = self._facts(terms, planned)
+        participant = self.model._participant(self.home, facts).select(self.places)
+        return participant, self.model._coordinator(facts).steps
+
+    def fitted(
+        self,
+        found: tuple[dict[str, Any], dict[str, Array], dict[str, Any]],
+        terms: Terms,
+        state: Array | None,
+    ) -> Fitted:
+        """The learner with its own tasks' models, of what everybody got."""
+        model: Fitted = type(self.model).restored(*found)
+        with isolated():  # the others have no rows here, and their columns are not written
+            model._set_models(model._at_home(self.home, model.shared_), terms.labels)
+        return model
+
+    def _facts(self, terms: Terms, planned: Planned) -> Facts:
         """Everything public, as the coordinator has it."""
         return Facts(
             labels=terms.labels,
@@ -102,7 +129,3 @@ class OwnTasks:
             mu=planned.mu,
             pure=planned.pure,
         )
-
-    def participant(self, facts: Facts) -> Participant:
-        """The half of its own tasks alone."""
-        return self.model._participant(self.home, facts).select(self.places)

@@ -4,23 +4,34 @@
 
     terms.json       what it agreed to
     00003.round      what was broadcast before release 3: public, as it came
-    00003.answer     what it answered: private, for its owner's eyes only
+    00003.answer     what it answered, and its state if that is an array: private, for its owner's
+                     eyes only
 
 A participant is a pure function of its rows and of the broadcasts, so its state need not be kept:
-it is computed again from the rounds. A round that is on the disk is never replaced by another.
+what is no array is computed again from the rounds. A round that is on the disk is never replaced by
+another.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tacit import files
 from tacit.arrays import Array
 from tacit.errors import Refused
 from tacit.federation.terms import FILE, Terms
 from tacit.federation.wire import packed, unpacked
+
+
+def secret_in(file: Path) -> bytes:
+    """32 bytes that were drawn once, for their owner's eyes only."""
+    return bytes.fromhex(files.made_once(file, secrets.token_bytes(32).hex().encode()).decode())
 
 
 @dataclass(frozen=True)
@@ -64,26 +75,33 @@ class Records:
         elif files.read_bytes(self._file(number, "round")) != content:
             raise Refused("the coordinator", f"round {number} was asked before, with other numbers")
 
-    def answer(self, number: int) -> tuple[Array, bool] | None:
-        """What was answered, and whether the participant kept nothing for later."""
-        file = self._file(number, "answer")
-        if not file.exists():
-            return None
-        said, arrays = unpacked(files.read_bytes(file))
-        return arrays["rows"], bool(said["stateless"])
+    def answer(self, number: int) -> Array | None:
+        """What was answered."""
+        found = self._answer(number)
+        return None if found is None else found[1]["rows"]
 
-    def keep(self, number: int, rows: Array, *, stateless: bool) -> None:
-        """An answer, before it is sent."""
-        content = packed({"stateless": stateless}, {"rows": rows})
+    def _answer(self, number: int) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        file = self._file(number, "answer")
+        return unpacked(files.read_bytes(file)) if file.exists() else None
+
+    def keep(self, number: int, rows: Array, state: Any) -> None:
+        """An answer, before it is sent, and the participant's state after it."""
+        kept = {"state": state} if isinstance(state, np.ndarray) else {}
+        about = {"resumes": state is None or bool(kept)}
+        content = packed(about, {"rows": rows} | kept)
         files.replace_file(self._file(number, "answer"), content, private=True)
 
-    def fresh_from(self, number: int) -> int:
-        """The first round from which on everything must be computed to answer this one."""
-        for earlier in range(number - 1, -1, -1):
-            found = self.answer(earlier)
-            if found is not None and found[1]:
-                return earlier + 1
-        return 0
+    def left_off(self, before: int) -> tuple[int, Array | None]:
+        """The first round from which on everything must be computed, and the state before it."""
+        for number in range(before - 1, -1, -1):
+            found = self._answer(number)
+            if found is not None and found[0]["resumes"]:
+                return number + 1, found[1].get("state")
+        return 0, None
+
+    def secret(self, name: str) -> bytes:
+        """32 bytes of the site's own, the same whenever they are asked for."""
+        return secret_in(self.place / name)
 
     def _file(self, number: int, kind: str) -> Path:
         return self.place / f"{number:05d}.{kind}"

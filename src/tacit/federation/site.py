@@ -15,7 +15,6 @@ A request is answered the same however often it comes: a round is computed once 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +22,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit import files, folder
+from tacit import folder
 from tacit.arrays import Array
 from tacit.certificate import documents
-from tacit.certificate.checks import checked
 from tacit.engine import (
     CURATOR,
     Contributions,
@@ -37,28 +35,24 @@ from tacit.engine import (
     Unprotected,
 )
 from tacit.errors import InvalidInput, Refused
+from tacit.estimator import MultiTaskEstimator
+from tacit.federation.hand_outs import HandOuts
 from tacit.federation.hidden_site import HiddenRound, box_key, signed_keys
 from tacit.federation.masking import public_key
 from tacit.federation.node_site import ColumnRequest, answered, door_of
+from tacit.federation.own_clients import COINS, OwnClients
 from tacit.federation.own_tasks import OwnTasks, Planned
 from tacit.federation.records import Records
 from tacit.federation.terms import Terms, differences
 from tacit.federation.wire import digest, packed, unpacked
-from tacit.linear.threads import isolated
 from tacit.privacy.isolation import require_alone
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Declared
 from tacit.privacy.signing import Signer
-from tacit.tasks import TaskSet, canonical_label
-from tacit.tasks.labels import written_label
+from tacit.tasks import TaskSet
 
 AGREEMENT = "tacit agreement 1"
 COULD_NOT = "it could not answer; its own log says why"
-REQUIRED = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
-PUBLIC = (*REQUIRED, folder.PUBLIC_PAGE)
-"""The files that everybody gets."""
-SHARED, HAND_OUTS, PRIVATE = "shared", "hand-outs", "private"
-"""What the coordinator sent to everybody; what each task may have; what the site keeps."""
 
 Said = tuple[dict[str, Any], dict[str, Array]]
 log = logging.getLogger(__name__)
@@ -114,7 +108,7 @@ class Site:
             raise Refused("the coordinator", f"other terms than ours: {', '.join(other)}")
         if not self.terms.installed():
             raise Refused("the coordinator", "the code installed here is not that of the terms")
-        OwnTasks.of(self.terms, self.name, self.read())
+        self._own()
         self.terms.write(self._records.place)
         agreement = {"format": AGREEMENT, "site": self.name, "terms": self.terms.digest}
         if self.terms.fewest is not None:
@@ -143,7 +137,7 @@ class Site:
         if not isinstance(asked, int) or asked not in rounds:
             raise Refused("the coordinator", f"it asks for round {asked!r}, and sends no such one")
         found = self._records.answer(asked)
-        return asked, self._computed(asked, planned) if found is None else found[0]
+        return asked, self._computed(asked, planned) if found is None else found
 
     def _planned(self, description: Mapping[str, Any]) -> Planned:
         """The plan of the run, which stays what it was in the first round."""
@@ -159,19 +153,24 @@ class Site:
         return planned
 
     def _computed(self, asked: int, planned: Planned) -> Array:
-        own = OwnTasks.of(self.terms, self.name, self.read())
-        facts = own.facts(self.terms, planned)
-        participant, steps = own.participant(facts), own.model._coordinator(facts).steps
+        participant, steps = self._own().halves(self.terms, planned)
         if asked >= len(steps):
             raise Refused("the coordinator", f"round {asked} of a run of {len(steps)}")
-        state: Any = None
-        for number in range(self._records.fresh_from(asked), asked + 1):
+        first, state = self._records.left_off(asked)
+        for number in range(first, asked + 1):
             shared = self._broadcast(number)
             rows, state = participant.contribute(steps[number], shared, state)
-        if asked == 0:
+        if asked == 0 and len(rows):
             _require_isolation(participant, steps[0], shared, rows)
-        self._records.keep(asked, np.asarray(rows), stateless=state is None)
+        self._records.keep(asked, np.asarray(rows), state)
         return np.asarray(rows)
+
+    def _own(self) -> OwnTasks | OwnClients:
+        """Its rows, as its learner computes with them; InvalidInput if some are another's."""
+        if not isinstance(self.terms.model(), MultiTaskEstimator):
+            secret = self._records.secret(COINS)
+            return OwnClients.of(self.terms, self.name, self.read(), secret)
+        return OwnTasks.of(self.terms, self.name, self.read())
 
     def _broadcast(self, number: int) -> Message:
         """What everybody was told before release ``number``; for a site it is all a constant."""
@@ -206,7 +205,7 @@ class Site:
         boxes = {n.removeprefix("box/"): a.tobytes() for n, a in arrays.items() if n not in told}
         asked, rows = self._rows(description, told)
         own = OwnTasks.of(self.terms, self.name, self.read())
-        steps = own.model._coordinator(own.facts(self.terms, self._planned(description))).steps
+        _, steps = own.halves(self.terms, self._planned(description))
         with Ledger(self.place / folder.LEDGER, dataset=self.terms.dataset) as ledger:
             own.model.ledger = ledger
             labels = tuple(self.terms.labels[i] for i in own.places)
@@ -231,65 +230,22 @@ class Site:
 
     # --- at the end ----------------------------------------------------------------------------
 
+    @property
+    def hand_outs(self) -> HandOuts:
+        """What each of its tasks may have."""
+        return HandOuts(self.place, self.terms, self.name)
+
     def _finish(self, _: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
         """What everybody got is checked and kept; what the site makes of it stays here."""
-        shared = self.place / SHARED
-        files.make(shared)
-        if not set(REQUIRED) <= arrays.keys() <= set(PUBLIC):
-            raise Refused("the coordinator", f"it sends {sorted(arrays)}, expected {PUBLIC}")
-        for name, content in arrays.items():
-            files.replace_file(shared / name, content.tobytes())
-        finding = checked(shared, self.terms.coordinator)
-        if not finding.ok:
-            raise Refused("the coordinator", f"what it sends is not sound: {finding.problems[0]}")
-        return {"digests": self._written(*folder.read(shared))}, {}
-
-    def _written(
-        self, description: dict[str, Any], arrays: dict[str, Array], certificate: dict[str, Any]
-    ) -> dict[str, str]:
-        """A hand-out for each task, not sealed yet, and all of them together for the site's own
-        use; by place, the digest of each hand-out's model."""
-        own, digests = OwnTasks.of(self.terms, self.name, self.read()), {}
-        model = type(own.model).restored(description, arrays, certificate)
-        with isolated():  # the others have no rows here, and their columns are not written
-            model._set_models(model._at_home(own.home, model.shared_), self.terms.labels)
-        shared = {name: array for name, array in arrays.items() if name.startswith("shared.")}
-
-        def write(where: Path, places: list[int]) -> None:
-            labels = [written_label(self.terms.labels[place]) for place in places]
-            files.make(where, 0o700)
-            folder.write_model(
-                where, description | {"labels": labels}, model._arrays(places) | shared
-            )
-            documents.write(where / folder.CERTIFICATE, certificate)
-
-        write(self.place / PRIVATE, list(own.places))
-        for place in own.places:
-            write(self.hand_out(place), [place])
-            digests[str(place)] = documents.file_digest(self.hand_out(place) / folder.MODEL)
-        return digests
-
-    def hand_out(self, place: int) -> Path:
-        """The folder of one of its tasks, called as the task is, if a folder can be."""
-        text = canonical_label(self.terms.labels[place])
-        name = text if re.fullmatch(r"\w[\w .-]{0,80}", text) else f"task {place}"
-        return self.place / HAND_OUTS / name
-
-    def is_whole(self) -> bool:
-        """Whether all of its hand-outs are there and sealed."""
-        places = self.terms.places[self.name]
-        return all((self.hand_out(place) / folder.SEAL).exists() for place in places)
+        found = self.hand_outs.take(arrays)
+        own = self._own()
+        state = self._records.left_off(self._records.rounds())[1]
+        fitted = own.fitted(found, self.terms, state)
+        return {"digests": self.hand_outs.write(fitted, found, own.places)}, {}
 
     def _seal(self, _: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
         """The coordinator's seals on the site's hand-outs."""
-        for place in self.terms.places[self.name]:
-            if str(place) not in arrays:
-                raise Refused("the coordinator", f"it sends no seal for task {place}")
-            where = self.hand_out(place)
-            files.replace_file(where / folder.SEAL, arrays[str(place)].tobytes())
-            finding = checked(where, self.terms.coordinator)
-            if not finding.ok:
-                raise Refused("the coordinator", f"its seal does not fit: {finding.problems[0]}")
+        self.hand_outs.seal(arrays)
         return {"sealed": True}, {}
 
     _ANSWERS: ClassVar[dict[str, Callable[..., Said]]] = {

@@ -19,9 +19,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tacit.arrays import Array, FloatArray
+from tacit.arrays import Array, IntArray
 from tacit.certificate import documents
-from tacit.engine import Message
 from tacit.errors import InvalidInput, Refused
 from tacit.federation.own_tasks import Planned
 from tacit.federation.site import AGREEMENT
@@ -33,6 +32,10 @@ ROOM = 2**20
 
 Note = Callable[..., None]
 """Writes a line into the journal: what, and about whom."""
+
+
+Broadcast = Callable[[str, int], dict[str, Array]]
+"""(site, round) → what that site is told before that release."""
 
 
 class Channel(Protocol):
@@ -138,45 +141,51 @@ class Sites:
     # --- rounds --------------------------------------------------------------------------------
 
     def rows(
-        self, number: int, told: Sequence[Message], planned: Planned, silence: FloatArray
-    ) -> FloatArray:
-        """(m, width): each site's rows in their places, zero where none was heard.
+        self,
+        number: int,
+        broadcast: Broadcast,
+        planned: Planned,
+        silence: Array,
+        units: IntArray,
+    ) -> Array:
+        """(k, width): the rows of these units (k,), silence where no site was heard.
 
-        ``told`` are the broadcasts so far; a site gets those that it has not answered yet.
+        A site is told the broadcasts that it has not answered yet.
         """
         self.meet()
         requests = {
-            name: self._request(name, number, told, planned) for name in sorted(self.address)
+            name: self._request(name, number, broadcast, planned) for name in sorted(self.address)
         }
         rows, heard = np.array(silence), set()
         for name, _, arrays in self.sound_answers(requests, silence.nbytes + ROOM):
-            places = self.terms.places[name]
+            own = np.flatnonzero(np.isin(units, self.terms.places[name]))
             try:
-                found = require_rows(arrays, (len(places), *silence.shape[1:]))
+                shape = (len(own), *silence.shape[1:])
+                found = require_rows(arrays, shape, str(silence.dtype))
             except InvalidInput as error:
                 self.note("refused", site=name, round=number, why=str(error))
                 continue
             if name not in heard:
-                rows[places] = found
+                rows[own] = found
                 heard.add(name)
                 self.heard_until[name] = number
         silent = sorted(self.terms.sites.keys() - heard)
         self.note("round", round=number, heard=sorted(heard), silent=silent)
         return rows
 
-    def told(self, name: str, number: int, told: Sequence[Message]) -> dict[str, Array]:
+    def told(self, name: str, number: int, broadcast: Broadcast) -> dict[str, Array]:
         """The broadcasts up to a round that a site has not answered yet."""
         first = self.heard_until.get(name, -1) + 1
         return {
-            f"{j}/{part}": np.asarray(value.value)
+            f"{j}/{part}": array
             for j in range(first, number + 1)
-            for part, value in told[j].items()
+            for part, array in broadcast(name, j).items()
         }
 
-    def _request(self, name: str, number: int, told: Sequence[Message], planned: Planned) -> bytes:
+    def _request(self, name: str, number: int, broadcast: Broadcast, planned: Planned) -> bytes:
         about = {"kind": "contribute", "terms": self.terms.digest, "number": number}
         about |= {"planned": planned.to_dict()}
-        return packed(about, self.told(name, number, told))
+        return packed(about, self.told(name, number, broadcast))
 
     def sound_answers(
         self, requests: Mapping[str, bytes], most: int

@@ -31,6 +31,8 @@ from tacit.tasks.labels import require_one_text
 
 FILE = "terms.json"
 FORMAT = "tacit terms 1"
+NEURAL = "neural.FederatedMTL"
+"""The learner whose models are networks: ``parameters["model"]`` describes them."""
 
 
 @cache
@@ -102,14 +104,17 @@ class Terms:
             for name, site in self.sites.items()
         }
 
-    def model(self, ledger: Any = None) -> MultiTaskEstimator:
+    def model(self, ledger: Any = None) -> Any:
         """The learner, not fitted; it spends from this ledger."""
         kind = getattr(tacit, self.learner) if self.learner in tacit.__all__ else None
-        if not (isinstance(kind, type) and issubclass(kind, MultiTaskEstimator)):
+        more = {}
+        if self.learner == NEURAL:
+            kind, more = tacit.neural.FederatedMTL, self._module()
+        elif not (isinstance(kind, type) and issubclass(kind, MultiTaskEstimator)):
             raise InvalidInput(f"{self.learner!r} is not a learner of tacit")
         try:
-            model: MultiTaskEstimator = kind(
-                **self.parameters,
+            model: Any = kind(
+                **{**self.parameters, **more},
                 budget=self.planned_budget,
                 ledger=ledger,
                 noise=self.noise,
@@ -121,6 +126,28 @@ class Terms:
         if self.fewest is not None:
             model._promise = hidden_promise(len(self.sites), self.fewest)
         return model
+
+    def _module(self) -> dict[str, Any]:
+        """The network that the parameters describe, and the declared classes."""
+        import torch
+
+        from tacit.encoders.neural.modules import network
+
+        described = {
+            "hidden": [],
+            "activation": "relu",
+            "seed": 0,
+            **self.parameters.get("model", {}),
+        }
+        classes = self.schema.classes
+        widths = len(self.schema.feature_names_out), 1 if classes is None else len(classes)
+        try:
+            sizes = (widths[0], *map(int, described.pop("hidden")), widths[1])
+            coins = torch.Generator().manual_seed(int(described.pop("seed")))
+            made = network(sizes, generator=coins, **described)
+        except (LookupError, TypeError, ValueError) as error:
+            raise InvalidInput(f"the network of {self.learner}: {error}") from None
+        return {"model": made, "classes": classes}
 
     @property
     def planned_budget(self) -> Budget:

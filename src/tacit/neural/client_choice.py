@@ -180,15 +180,15 @@ def folds(examples: Examples, batch: int, coins: Coins) -> Iterator[tuple[Exampl
     """
     sizes = examples.sizes
     owners = np.repeat(np.arange(examples.clients), sizes)
-    dealt = [coins.of(client).shuffled(size) for client, size in enumerate(sizes.tolist())]
+    each = enumerate(sizes.tolist())
+    dealt = [examples.coins(client, coins).shuffled(size) for client, size in each]
     places = np.concatenate([np.empty(0, dtype=np.int64), *dealt])
     for fold in range(FOLDS):
         rest = np.flatnonzero(places % FOLDS != fold)
         kept = np.bincount(owners[rest], minlength=examples.clients)
         rows = torch.from_numpy(rest).to(examples.X.device)
-        outside = Examples(
-            examples.X[rows], examples.y[rows], np.concatenate([[0], np.cumsum(kept)])
-        )
+        offsets = np.concatenate([[0], np.cumsum(kept)])
+        outside = Examples(examples.X[rows], examples.y[rows], offsets, examples.names)
         inside = np.flatnonzero(places % FOLDS == fold)
         yield outside, _blocks(inside, owners[inside], places[inside] // FOLDS, sizes, batch)
 

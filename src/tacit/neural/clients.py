@@ -23,6 +23,7 @@ class Examples:
     X: Tensor  # (N, ...)
     y: Tensor  # (N,) classes, or (N, ...) numbers
     offsets: IntArray  # (m + 1,)
+    names: IntArray | None = None  # (m,), by which each draws its coins; None: 0, ..., m − 1
     _longer: tuple[Tensor, Tensor] = field(init=False, repr=False)  # X and y with nobody's row
 
     def __post_init__(self) -> None:
@@ -57,9 +58,21 @@ class Examples:
         """(m,), rows of each client."""
         return np.diff(self.offsets)
 
+    def coins(self, client: int, of: Coins) -> Coins:
+        """The client's own stream, the same among whichever others it is."""
+        return of.of(client if self.names is None else int(self.names[client]))
+
+    def select(self, clients: IntArray) -> Examples:
+        """These clients alone, in this order, under the names that they have among all."""
+        rows = [np.arange(self.offsets[k], self.offsets[k + 1]) for k in clients]
+        mine = torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *rows]))
+        offsets = np.concatenate([[0], np.cumsum(self.sizes[clients])])
+        names = clients if self.names is None else self.names[clients]
+        return Examples(self.X[mine], self.y[mine], offsets, names)
+
     def to(self, device: torch.device) -> Examples:
         """The same on another device."""
-        return Examples(self.X.to(device), self.y.to(device), self.offsets)
+        return Examples(self.X.to(device), self.y.to(device), self.offsets, self.names)
 
 
 def batches(
@@ -79,7 +92,7 @@ def batches(
     sizes = examples.sizes[clients].tolist()
     for row, client, size in zip(order, clients.tolist(), sizes, strict=True):
         if size > 0:
-            mine = examples.offsets[client] + coins.of(client).shuffled(size)
+            mine = examples.offsets[client] + examples.coins(client, coins).shuffled(size)
             row[:] = np.resize(mine, steps * batch)
     by_client = order.reshape(len(clients), steps, batch)
     return np.ascontiguousarray(by_client.transpose(1, 0, 2))

@@ -54,6 +54,10 @@ class Updates:
     def __getitem__(self, place: int, /) -> FloatArray:
         return np.asarray(self.values[place].cpu().numpy())
 
+    def of(self, values: FloatArray) -> Updates:
+        """Other updates (k, d) of the same cohort."""
+        return Updates(torch.from_numpy(values).to(self.values), self.weights)
+
     def only(self, i: int) -> Updates:
         """Of one member of the cohort."""
         return Updates(self.values[i : i + 1], self.weights[:, i : i + 1])

@@ -7,30 +7,36 @@ and where it differs from the paper: pmtl.py.
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
+import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from tacit import folder
-from tacit.arrays import Array, FloatArray
 from tacit.engine import Message, Outcome, Progress, run_rounds
 from tacit.errors import InvalidInput
 from tacit.estimator import learner
-from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.neural import mixing
 from tacit.neural.after_rounds import AfterRound, watched
 from tacit.neural.checkpoint import Checkpoint, left_off, named_run
 from tacit.neural.client_choice import settled
 from tacit.neural.client_training import LocalWork, Trainer
+from tacit.neural.clients import Examples
 from tacit.neural.finetuning import Finetuning, finetuned, require_kind
+from tacit.neural.fitted_networks import FittedNetworks
 from tacit.neural.guarantee import doubts, guaranteed
-from tacit.neural.inputs import Classes, as_rows, chosen_device, gathered, targets_of
+from tacit.neural.inputs import (
+    Classes,
+    as_rows,
+    chosen_device,
+    examples_of,
+    gathered,
+    targets_of,
+)
 from tacit.neural.isolation_trial import doubt
 from tacit.neural.personal import PersonalModels, require_usable, width
 from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedPlan, FederatedServer, Method
@@ -44,10 +50,11 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.planning import Door, history, open_door
 from tacit.privacy.release import new_run
+from tacit.tasks import Schema, TaskSet
 
 
 @learner
-class FederatedMTL(Fitted):
+class FederatedMTL(FittedNetworks):
     """Personal neural models around a private mean.
 
     >>> import torch
@@ -100,6 +107,9 @@ class FederatedMTL(Fitted):
     chunk: Size | None = None
     random_state: Seed | None = None
 
+    _engine: ClassVar[Callable[..., Outcome] | None] = None  # None: that of this process
+    _secret: ClassVar[Coins | None] = None  # of the run, if a party of it keeps one on its disk
+
     # --- fitting ---------------------------------------------------------------------------------
 
     def fit(
@@ -111,26 +121,58 @@ class FederatedMTL(Fitted):
         round go to ``private_history_``. They steer nothing.
         """
         self._check()
-        module, device = self._module(), chosen_device(self.device)
-        rows = as_rows(X, next(module.parameters()).dtype)
-        stacked = Stacked(module, rows[:2].to(device))
+        self._schema = None
+        rows = as_rows(X, self._dtype())
+        stacked = Stacked(self._module(), rows[:2].to(chosen_device(self.device)))
         classes, targets = targets_of(y, self.loss, self.classes, width(stacked, rows), rows.dtype)
         examples, labels = gathered(rows, targets, task)
-        trainer = Trainer(stacked, self._work(), examples.to(device), self.chunk)
-        plan, planned = self._agreed(len(labels), stacked)
-        coins, noise = coins_and_noise(self.noise, self.budget is not None, self.random_state)
+        return self._learned(self._trainer(stacked, examples), labels, classes, progress, watch)
+
+    def fit_tasks(
+        self, tasks: TaskSet, schema: Schema, *, progress: Progress = None
+    ) -> FederatedMTL:
+        """As fit, from tasks that were already read and scaled by ``schema``; a client may have no
+        rows here."""
+        self._check()
+        self._schema = schema
+        return self._learned(*self._from_tasks(tasks), progress)
+
+    def _from_tasks(self, tasks: TaskSet) -> tuple[Trainer, tuple[Hashable, ...], Classes | None]:
+        examples, classes = examples_of(tasks, self._dtype())
+        stacked = Stacked(self._module(), examples.X.new_zeros(2, *examples.X.shape[1:]))
+        return self._trainer(stacked, examples), tasks.labels, classes
+
+    def _trainer(self, stacked: Stacked, examples: Examples) -> Trainer:
+        return Trainer(stacked, self._work(), examples.to(chosen_device(self.device)), self.chunk)
+
+    def _learned(
+        self,
+        trainer: Trainer,
+        labels: tuple[Hashable, ...],
+        classes: Classes | None,
+        progress: Progress,
+        watch: Any = None,
+    ) -> FederatedMTL:
+        """Plan, rounds, and what each client makes of them at home."""
+        plan, planned = self._agreed(len(labels), trainer.stacked)
+        coins, noise = self._coins_and_noise()
         run = named_run(self._checkpoint, self.run) or new_run()
         door, apart = None, True
         if self.budget is not None:
             door, apart = self._door(plan, trainer, labels, run, noise, classes)
         server, clients, saved = self._halves(plan, planned, trainer, coins, door)
-        models = self._models_around(clients, server.start(), classes, rows)
+        models = self._models_around(clients, server.start(), classes)
         scored = watched(models, labels, watch, trainer.work.row_loss)
         every = self.checkpoint_every
         after = AfterRound(
             clients, self.budget, run, planned.rounds, scored, self._checkpoint, every, saved
         )
-        outcome = run_rounds(clients, server, door, isolated=apart, after=after, progress=progress)
+        if self._engine is None:
+            outcome = run_rounds(
+                clients, server, door, isolated=apart, after=after, progress=progress
+            )
+        else:
+            outcome = self._engine(clients, server, door, progress=progress)
         self._remember(plan, planned.rounds, door, labels, outcome, public=models.public)
         self.run_, self.private_history_ = run, after.lines
         start, mine = clients.current(outcome.shared, outcome.state), coins.of("at home")
@@ -149,6 +191,14 @@ class FederatedMTL(Fitted):
         if self.finetune != "auto" and self.finetune is not None:
             require_kind(self.finetune, self.loss)  # at home: it should not cost a whole run
 
+    def _dtype(self) -> torch.dtype:
+        assert self.model is not None  # checked
+        return next(self.model.parameters()).dtype
+
+    def _coins_and_noise(self) -> tuple[Coins, np.random.Generator | None]:
+        coins, noise = coins_and_noise(self.noise, self.budget is not None, self.random_state)
+        return (coins if self._secret is None or noise is not None else self._secret), noise
+
     def _module(self) -> nn.Module:
         """A copy: the user's own stays where and as it is."""
         assert self.model is not None  # checked
@@ -160,8 +210,8 @@ class FederatedMTL(Fitted):
 
     # --- what is public before the first round ---------------------------------------------------
 
-    def _agreed(self, clients: int, stacked: Stacked) -> tuple[FederatedPlan, RoundSchedule]:
-        """The plan, and its rounds as far as they fit: from public numbers alone."""
+    def _planned(self, clients: int, stacked: Stacked) -> tuple[FederatedPlan, RoundSchedule]:
+        """The plan without its noise, and the rounds that were asked for."""
         relation = mixing.declared(self.relation, clients)
         planned, method, share = UNPLANNED, self.method, self.participation
         if method == "auto":
@@ -171,6 +221,11 @@ class FederatedMTL(Fitted):
         planned.warn()
         sampler = chosen_sampler(self.sampling, share, self.budget)
         plan = FederatedPlan(relation, sampler, clients, None, method, cooling=planned.cooling)
+        return plan, planned
+
+    def _agreed(self, clients: int, stacked: Stacked) -> tuple[FederatedPlan, RoundSchedule]:
+        """The plan, and its rounds as far as they fit: from public numbers alone."""
+        plan, planned = self._planned(clients, stacked)
         if self.budget is None or planned.rounds == 0:
             return plan, planned
         plan = replace(plan, noise_multiplier=self.noise_multiplier, adaptive=self.adaptive_clip)
@@ -231,7 +286,7 @@ class FederatedMTL(Fitted):
     # --- while it runs ---------------------------------------------------------------------------
 
     def _models_around(
-        self, clients: FederatedClients, shared: Message, classes: Classes | None, rows: Tensor
+        self, clients: FederatedClients, shared: Message, classes: Classes | None
     ) -> PersonalModels:
         mix = clients.plan.mixing
         return PersonalModels(
@@ -241,7 +296,7 @@ class FederatedMTL(Fitted):
             clients.centres(shared),
             mix.listens,
             self.budget is None or mix.public,
-            tuple(rows.shape[1:]),
+            tuple(clients.trainer.examples.X.shape[1:]),
         )
 
     # --- when it is done -------------------------------------------------------------------------
@@ -265,19 +320,11 @@ class FederatedMTL(Fitted):
         self._warn_of_refits(self.guarantee_)
         self.history_ = [] if door is None else history(door)
 
-    def _set_models(self, models: PersonalModels, labels: tuple[Hashable, ...]) -> None:
-        self._models = models
-        self._label(labels)
-        if models.classes is not None:
-            self.classes_ = models.classes.values
-        if len(models.row) == 1:
-            self.n_features_in_ = models.row[0]
-
     def _at_home(
         self, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins
     ) -> tuple[Tensor, dict[str, float]]:
         """(m, d): what each client makes of what it has and hears; and what joining brought."""
-        if self.finetune is None:
+        if self.finetune is None or not len(trainer.examples.X):
             return start, {}
         if self.finetune == "auto":
             found = settled(trainer, trainer.stacked.start(), start, heard, coins)
@@ -286,69 +333,13 @@ class FederatedMTL(Fitted):
 
     def _finetuner(self, trainer: Trainer) -> Trainer:
         work = replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
-        return Trainer(trainer.stacked, work, trainer.examples, self.chunk)
+        return replace(trainer, work=work)
 
     def epsilon_after(self, rounds: int) -> float:
         """ε of the first ``rounds`` rounds of this run at the budget's δ (S2 Fig. 2)."""
         check_is_fitted(self, "_plan", msg="only a model that was fitted here has rounds to count")
         return epsilon_of(self._plan, rounds, self.budget)
 
-    # --- using it --------------------------------------------------------------------------------
-
-    def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
-        """Classes, or numbers when loss="squared"; a stranger is an error, or is shown w̃."""
-        outputs = self._outputs(X, task, unknown)
-        if has_classes(self):
-            return self.classes_[outputs.argmax(1).numpy()]
-        numbers = outputs.reshape(len(outputs), -1).numpy()
-        return numbers[:, 0] if numbers.shape[1] == 1 else numbers
-
-    @available_if(has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
-    def predict_proba(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> FloatArray:
-        """(N, classes)."""
-        return np.asarray(self._outputs(X, task, unknown).double().softmax(1).numpy())
-
-    def _outputs(self, X: Any, task: Any, unknown: Unknown) -> Tensor:
-        check_is_fitted(self, "shared_")
-        rows = self._models.rows(X)
-        return self._models.outputs(rows, self._columns(task, len(rows), unknown))
-
-    def adapt(self, X: Any, y: Any, task: Hashable) -> FederatedMTL:
-        """A client joins after training: finetuned at home, free for the others."""
-        check_is_fitted(self, "shared_")
-        self._require_new(task)
-        start = self._models.shared[None]
-        examples, _ = gathered(as_rows(X, start.dtype), self._models.targets(y), None)
-        stacked = self._models.stacked
-        trainer = Trainer(stacked, self._work(), examples.to(start.device), self.chunk)
-        coins = Coins.simulated(np.random.default_rng(self.random_state))
-        model, _ = self._at_home(trainer, start, start, coins)
-        self._set_models(self._models.joined(model), (*self.tasks_, task))
-        return self
-
-    # --- its folder ------------------------------------------------------------------------------
-
     @classmethod
     def _known_as(cls) -> str:
         return "neural.FederatedMTL"
-
-    def _description(self) -> dict[str, Any]:
-        return self._models.description()
-
-    def _arrays(self, columns: list[int]) -> dict[str, Array]:
-        return self._models.arrays(columns)
-
-    def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
-        assert self.model is not None  # load was given it
-        models = PersonalModels.read(copy.deepcopy(self.model), description, arrays)
-        self.rounds_, self.private_history_, self.private_home_ = 0, [], {}
-        self._set_models(models, self.tasks_)
-
-    @classmethod
-    def load(cls, directory: str | Path, model: nn.Module) -> FederatedMTL:
-        """A model that save or export wrote, with the module that its parameters belong to: it
-        predicts and adapts, but has no ledger."""
-        found = folder.read_as(cls._known_as(), directory)
-        numbers = found[0]["classes"] is None
-        made = cls(model=model, loss="squared" if numbers else "cross_entropy")
-        return made._filled(*found)

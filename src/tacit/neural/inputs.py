@@ -14,7 +14,7 @@ from tacit import folder
 from tacit.arrays import Array
 from tacit.errors import InvalidInput, UndeclaredValue
 from tacit.neural.clients import Examples
-from tacit.tasks import task_codes
+from tacit.tasks import TaskSet, task_codes
 
 
 def chosen_device(device: str | None) -> torch.device:
@@ -144,3 +144,18 @@ def gathered(rows: Tensor, targets: Tensor, task: Any) -> tuple[Examples, tuple[
     order = np.argsort(codes, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(labels)))])
     return Examples(rows[order], targets[order], offsets.astype(np.int64)), labels
+
+
+def examples_of(tasks: TaskSet, dtype: torch.dtype) -> tuple[Examples, Classes | None]:
+    """The rows of tasks that were read and scaled, and their classes; None for numbers.
+
+    >>> two = TaskSet.from_arrays([[0], [1]], ["no", "yes"], classes=("no", "yes"))
+    >>> examples_of(two, torch.float32)[0].y
+    tensor([0, 1])
+    """
+    X = torch.from_numpy(tasks.X).to(dtype)
+    if tasks.classes is None:
+        return Examples(X, torch.from_numpy(tasks.y).to(dtype), tasks.offsets), None
+    return Examples(X, torch.from_numpy(tasks.y > 0).long(), tasks.offsets), Classes(
+        np.asarray(tasks.classes)
+    )

@@ -233,7 +233,9 @@ class FederatedClients:
         order = batches(trainer.examples, cohort, trainer.work.steps, trainer.work.batch, coins)
         around = centres[0] if len(centres) == 1 else heard
         private = self.plan.noise_multiplier is not None
-        trained = trainer(start, around, order, sampler=self.plan.sampler, spare=private)
+        trained = start  # where nobody has rows nobody need work
+        if len(trainer.examples.X):
+            trained = trainer(start, around, order, sampler=self.plan.sampler, spare=private)
         has_rows = torch.from_numpy(trainer.examples.sizes[cohort] > 0).to(trained.device)
         trained = torch.where(has_rows[:, None], trained, start)  # an empty client does nothing
         updates = Updates(trained - start, mixing.weights[:, cohort])

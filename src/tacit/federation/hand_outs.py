@@ -1,0 +1,93 @@
+"""What is left at a site when a run is over: what everybody got, a hand-out for each of its tasks,
+and all of its models together for its own use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit import files, folder
+from tacit.arrays import Array
+from tacit.certificate import documents
+from tacit.certificate.checks import checked
+from tacit.errors import Refused
+from tacit.estimator.fitted import Fitted
+from tacit.federation.terms import Terms
+from tacit.tasks import canonical_label
+from tacit.tasks.labels import written_label
+
+REQUIRED = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
+PUBLIC = (*REQUIRED, folder.PUBLIC_PAGE)
+"""The files that everybody gets."""
+
+SHARED, HAND_OUTS, PRIVATE = "shared", "hand-outs", "private"
+"""What the coordinator sent to everybody; what each task may have; what the site keeps."""
+
+Read = tuple[dict[str, Any], dict[str, Array], dict[str, Any]]
+"""A folder: its description, arrays and certificate."""
+
+
+@dataclass(frozen=True)
+class HandOuts:
+    """The folders of a site."""
+
+    place: Path
+    terms: Terms
+    name: str
+
+    def take(self, arrays: Mapping[str, Array]) -> Read:
+        """What everybody got, on the disk and read again; Refused unless it is sound."""
+        shared = self.place / SHARED
+        files.make(shared)
+        if not set(REQUIRED) <= arrays.keys() <= set(PUBLIC):
+            raise Refused("the coordinator", f"it sends {sorted(arrays)}, expected {PUBLIC}")
+        for name, content in arrays.items():
+            files.replace_file(shared / name, content.tobytes())
+        finding = checked(shared, self.terms.coordinator)
+        if not finding.ok:
+            raise Refused("the coordinator", f"what it sends is not sound: {finding.problems[0]}")
+        return folder.read(shared)
+
+    def write(self, model: Fitted, found: Read, places: Sequence[int]) -> dict[str, str]:
+        """A hand-out for each task, not sealed yet, and all of them together; by place, the digest
+        of each hand-out's model."""
+        description, arrays, certificate = found
+        shared = {name: array for name, array in arrays.items() if name.startswith("shared.")}
+
+        def write(where: Path, columns: list[int]) -> None:
+            labels = [written_label(self.terms.labels[column]) for column in columns]
+            files.make(where, 0o700)
+            folder.write_model(
+                where, description | {"labels": labels}, model._arrays(columns) | shared
+            )
+            documents.write(where / folder.CERTIFICATE, certificate)
+
+        write(self.place / PRIVATE, list(places))
+        for place in places:
+            write(self.of(place), [place])
+        return {str(i): documents.file_digest(self.of(i) / folder.MODEL) for i in places}
+
+    def of(self, place: int) -> Path:
+        """The folder of one of its tasks, called as the task is, if a folder can be."""
+        text = canonical_label(self.terms.labels[place])
+        name = text if re.fullmatch(r"\w[\w .-]{0,80}", text) else f"task {place}"
+        return self.place / HAND_OUTS / name
+
+    def are_whole(self) -> bool:
+        """Whether all of them are there and sealed."""
+        places = self.terms.places[self.name]
+        return all((self.of(place) / folder.SEAL).exists() for place in places)
+
+    def seal(self, arrays: Mapping[str, Array]) -> None:
+        """The coordinator's seals, one for each."""
+        for place in self.terms.places[self.name]:
+            if str(place) not in arrays:
+                raise Refused("the coordinator", f"it sends no seal for task {place}")
+            where = self.of(place)
+            files.replace_file(where / folder.SEAL, arrays[str(place)].tobytes())
+            finding = checked(where, self.terms.coordinator)
+            if not finding.ok:
+                raise Refused("the coordinator", f"its seal does not fit: {finding.problems[0]}")

@@ -1,0 +1,66 @@
+"""A site's clients with networks of their own (S2): as a site's tasks, for another contract.
+
+Secret coins are drawn once and kept on the disk of whoever draws them, so that a process that died
+goes on with the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tacit.arrays import Array
+from tacit.engine import Participant, Step
+from tacit.federation.own_tasks import Planned, in_places
+from tacit.federation.terms import Terms
+from tacit.tasks import TaskSet
+
+if TYPE_CHECKING:
+    from tacit.estimator.fitted import Fitted
+    from tacit.neural.site_clients import SiteClients
+
+COINS = "coins.key"
+
+
+def keep_coins(model: Any, secret: bytes) -> None:
+    """The learner draws its secret coins from these, if it draws any."""
+    from tacit.neural.secret_streams import Coins
+
+    model._secret = Coins(secret)
+
+
+@dataclass(frozen=True)
+class OwnClients:
+    """What a site computes with: as OwnTasks."""
+
+    clients: SiteClients
+
+    @classmethod
+    def of(cls, terms: Terms, site: str, tasks: TaskSet, secret: bytes) -> OwnClients:
+        """Refuses rows of a client that is another site's."""
+        from tacit.neural.site_clients import SiteClients
+
+        model: Any = terms.model()
+        keep_coins(model, secret)
+        whole = in_places(terms, site, tasks)
+        return cls(SiteClients.of(model, whole, terms.places[site]))
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Of its own clients."""
+        return tuple(self.clients.places.tolist())
+
+    def halves(self, terms: Terms, planned: Planned) -> tuple[Participant, tuple[Step, ...]]:
+        """The participant of its own clients alone, and the steps of the run."""
+        return self.clients, self.clients.steps
+
+    def fitted(
+        self,
+        found: tuple[dict[str, Any], dict[str, Array], dict[str, Any]],
+        terms: Terms,
+        state: Array | None,
+    ) -> Fitted:
+        """The learner with its own clients' models, of what everybody got."""
+        model = self.clients.model._filled(*found)
+        model._set_models(self.clients.at_home(model.shared_, state), terms.labels)
+        return model

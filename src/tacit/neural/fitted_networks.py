@@ -1,0 +1,122 @@
+"""An estimator whose fitted models are networks: what it predicts, and what its folder holds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from tacit import folder
+from tacit.arrays import Array, FloatArray
+from tacit.estimator.fitted import Fitted, Unknown, has_classes
+from tacit.neural.client_training import LocalWork, Trainer
+from tacit.neural.inputs import as_rows, gathered
+from tacit.neural.personal import PersonalModels
+from tacit.neural.secret_streams import Coins
+from tacit.tasks import Schema
+
+
+class FittedNetworks(Fitted):
+    """One network for each of the labelled clients."""
+
+    model: nn.Module | None
+    chunk: int | None
+    random_state: int | None
+    private_history_: list[dict[str, float]]
+    private_home_: dict[str, float]
+    _models: PersonalModels
+    _schema: Schema | None = None  # of models that were fitted to rows in its units
+
+    # --- what a learner provides -----------------------------------------------------------------
+
+    def _work(self) -> LocalWork:
+        """What a client does at home."""
+        raise NotImplementedError
+
+    def _at_home(
+        self, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins
+    ) -> tuple[Tensor, dict[str, float]]:
+        """(m, d): what each client makes of what it has and hears; and what joining brought."""
+        raise NotImplementedError
+
+    # --- using it --------------------------------------------------------------------------------
+
+    def _coded(self, X: Any) -> Any:
+        """Rows as the models take them."""
+        return X if self._schema is None else self._schema.transform(X)
+
+    def _set_models(self, models: PersonalModels, labels: tuple[Hashable, ...]) -> None:
+        self._models = models
+        self._label(labels)
+        if models.classes is not None:
+            self.classes_ = models.classes.values
+        if len(models.row) == 1:
+            self.n_features_in_ = models.row[0]
+
+    def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
+        """Classes, or numbers when loss="squared"; a stranger is an error, or is shown w̃."""
+        outputs = self._outputs(X, task, unknown)
+        if has_classes(self):
+            return self.classes_[outputs.argmax(1).numpy()]
+        numbers = outputs.reshape(len(outputs), -1).numpy()
+        if self._schema is not None:
+            numbers = self._schema.inverse_target(numbers)
+        return numbers[:, 0] if numbers.shape[1] == 1 else numbers
+
+    @available_if(has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
+    def predict_proba(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> FloatArray:
+        """(N, classes)."""
+        return np.asarray(self._outputs(X, task, unknown).double().softmax(1).numpy())
+
+    def _outputs(self, X: Any, task: Any, unknown: Unknown) -> Tensor:
+        check_is_fitted(self, "shared_")
+        rows = self._models.rows(self._coded(X))
+        return self._models.outputs(rows, self._columns(task, len(rows), unknown))
+
+    def adapt(self, X: Any, y: Any, task: Hashable) -> Self:
+        """A client joins after training: finetuned at home, free for the others."""
+        check_is_fitted(self, "shared_")
+        self._require_new(task)
+        start = self._models.shared[None]
+        if self._schema is not None and self.loss == "squared":
+            y = self._schema.coded_target(y)
+        rows = as_rows(self._coded(X), start.dtype)
+        examples, _ = gathered(rows, self._models.targets(y), None)
+        stacked = self._models.stacked
+        trainer = Trainer(stacked, self._work(), examples.to(start.device), self.chunk)
+        coins = Coins.simulated(np.random.default_rng(self.random_state))
+        model, _ = self._at_home(trainer, start, start, coins)
+        self._set_models(self._models.joined(model), (*self.tasks_, task))
+        return self
+
+    # --- its folder ------------------------------------------------------------------------------
+
+    def _description(self) -> dict[str, Any]:
+        declared = {} if self._schema is None else {"schema": self._schema.to_dict()}
+        return self._models.description() | {"loss": self.loss} | declared
+
+    def _arrays(self, columns: list[int]) -> dict[str, Array]:
+        return self._models.arrays(columns)
+
+    def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+        assert self.model is not None  # load was given it
+        models = PersonalModels.read(copy.deepcopy(self.model), description, arrays)
+        if "schema" in description:
+            self._schema = Schema.from_dict(description["schema"])
+        self.rounds_, self.private_history_, self.private_home_ = 0, [], {}
+        self._set_models(models, self.tasks_)
+
+    @classmethod
+    def load(cls, directory: str | Path, model: nn.Module) -> Self:
+        """A model that save or export wrote, with the module that its parameters belong to: it
+        predicts and adapts, but has no ledger."""
+        found = folder.read_as(cls._known_as(), directory)
+        numbers = found[0]["classes"] is None
+        made = cls(model=model, loss="squared" if numbers else "cross_entropy")
+        return made._filled(*found)
