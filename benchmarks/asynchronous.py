@@ -25,8 +25,13 @@ from threadpoolctl import threadpool_limits
 from tacit.arrays import FloatArray
 from tacit.engine.arrivals import Arrival, Parties, moments, run_arrivals
 from tacit.engine.latencies import Latency, Pareto, Straggler, Uniform, visits
-from tacit.learners.async_proximal.formulations import Formulation, MeanLoss, synchronous_optimum
-from tacit.learners.async_proximal.paper_nodes import OpenNode
+from tacit.learners.async_proximal.formulations import (
+    Formulation,
+    MeanLoss,
+    OwnPart,
+    synchronous_optimum,
+)
+from tacit.learners.async_proximal.paper_nodes import PaperNode
 from tacit.learners.async_proximal.server import Server, ServerState
 from tacit.learners.async_proximal.updates import Descent, curvature_with_own, largest_step
 from tacit.linear.losses import loss_named
@@ -73,18 +78,29 @@ class World:
 
     def parties(self, own: Own) -> Parties:
         """Without privacy: the server is trusted here."""
-        curvature = max(task.curvature for task in self.tasks)
-        if own == "exact":
-            curvature = curvature_with_own(curvature, self.formulation.own_level)
+        curvature, tau = max(task.curvature for task in self.tasks), self.formulation.own_level
+        curvature = curvature_with_own(curvature, tau) if own == "exact" else curvature + tau
         step = largest_step(curvature, joint=own == "single")
         descent = Descent(TraceNorm(), self.formulation.shared_level, step)
         server = Server(descent, FEATURES, TASKS)
-        nodes = [OpenNode(task, self.formulation, ENDLESS, step, own) for task in self.tasks]
+        zero = np.zeros(FEATURES)
+        nodes = [
+            PaperNode(
+                task,
+                self.formulation,
+                ENDLESS,
+                step,
+                OwnPart(task, self.formulation).best(zero, zero),
+                own,
+            )
+            for task in self.tasks
+        ]
         return Parties(server, nodes, server_trusted=True)
 
-    def gap(self, parties: Parties, server: Any, nodes: Sequence[FloatArray]) -> float:
+    def gap(self, parties: Parties, server: Any, nodes: Sequence[Any]) -> float:
         P = parties.server.shared(server)  # type: ignore[attr-defined] # a Server
-        return self.formulation.objective(self.tasks, P, np.stack(nodes, axis=1)) / self.best - 1
+        Q = np.stack([state.q for state in nodes], axis=1)
+        return self.formulation.objective(self.tasks, P, Q) / self.best - 1
 
     def reached(
         self, own: Own, latency: Latency, close: float, *, seed: int, most: int, **schedule: Any

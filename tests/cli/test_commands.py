@@ -18,7 +18,9 @@ import tacit
 if TYPE_CHECKING:
     from tests.cli.conftest import Command, Desk
 
-COMMANDS = ["demo", "ranges", "fit", "predict", "report", "hand-out", "verify", "audit"]
+COMMANDS = [
+    *("demo", "ranges", "fit", "predict", "report", "hand-out", "verify", "audit", "reproduce")
+]
 MAN_PAGES = Path(__file__).parents[2] / "docs" / "commands"
 
 

@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, demo, federate, fit, hand_out, ledger, predict, ranges, report, verify
+from tacit.cli import (
+    audit,
+    demo,
+    federate,
+    fit,
+    hand_out,
+    ledger,
+    predict,
+    ranges,
+    report,
+    reproduce,
+    verify,
+)
 from tacit.cli.output import stop
 
 app = typer.Typer(
@@ -42,6 +54,7 @@ app.command(epilog=report.EXAMPLES)(report.report)
 app.command(epilog=hand_out.EXAMPLES)(hand_out.hand_out)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.command(epilog=audit.EXAMPLES)(audit.audit)
+app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
 
 ledger_app = typer.Typer(help="What was spent, on whom, and whether the record is intact.")
 ledger_app.command("show", epilog=ledger.SHOW_EXAMPLES)(ledger.show)

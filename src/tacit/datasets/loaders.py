@@ -13,6 +13,7 @@ import io
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +24,44 @@ from tacit.tasks import Column
 
 ENVIRONMENT_VARIABLE = "TACIT_DATA"
 
-SHA256 = {
-    "school_ilea.npz": "116b010329bc40e624febe3d2995c21f81affae81acf020647e9fd588226ad27",
-    "household_power_daily_hourly.npz": (
-        "c2a9cb4a565d912532809c89150b4ff4dc982ea3f6e30fc475b859bc421e7cc0"
+
+class DataFile(NamedTuple):
+    """A file that a loader reads, and the public GitHub repositories that it was made of."""
+
+    sha256: str
+    source: str
+
+
+FILES = {
+    "school_ilea.npz": DataFile(
+        "116b010329bc40e624febe3d2995c21f81affae81acf020647e9fd588226ad27",
+        "jiayuzhou/MALSAR at fb97515 (data/school.mat), splits of tjanez/PyMTL at 97dfc15",
     ),
-    "real_estate_taiwan.npz": "ce34cd7309eace8109c668fc4dbfb7ebb7dcf635e1392e2715d62c55541812bc",
-    "mnist_by_writer.npz": "d76eda1a0b5ae00b9194e49b1691d688a53a2430eb090e14b9154c9e8820df31",
-    "femnist_pmtl_testpart.npz": "bd863328c0b060b879d3254d2762a35633bfd20cd83b0dacc5f8612ca93bccd4",
-    "har_uci_features.npz": "150b5eac2f28ce381bbb687fc448c4e278c252e48683561e756c0d607d3acdd9",
-    "landmine.npz": "603ea5acff842c7e8d6e249da041d582fa490418e27655dd3d89d7b9818ed97e",
+    "household_power_daily_hourly.npz": DataFile(
+        "c2a9cb4a565d912532809c89150b4ff4dc982ea3f6e30fc475b859bc421e7cc0",
+        "parthshinde1221/Load-Forecasting-Simulator at 31d3913, "
+        "missing minutes of TeshomeBalkew/HouseELctrcty_consumption_project at 7f87cda",
+    ),
+    "real_estate_taiwan.npz": DataFile(
+        "ce34cd7309eace8109c668fc4dbfb7ebb7dcf635e1392e2715d62c55541812bc",
+        "bandengasep/Python-A-B-Final-Assessment at a4323e8",
+    ),
+    "mnist_by_writer.npz": DataFile(
+        "d76eda1a0b5ae00b9194e49b1691d688a53a2430eb090e14b9154c9e8820df31",
+        "rasbt/mnist-pngs at d26bd33, writers of facebookresearch/qmnist at 9406136",
+    ),
+    "femnist_pmtl_testpart.npz": DataFile(
+        "bd863328c0b060b879d3254d2762a35633bfd20cd83b0dacc5f8612ca93bccd4",
+        "s-huu/PMTL at 9e849ad (data/femnist/data/test)",
+    ),
+    "har_uci_features.npz": DataFile(
+        "150b5eac2f28ce381bbb687fc448c4e278c252e48683561e756c0d607d3acdd9",
+        "TsingZ0/HtFL-OnDevice at a86eb75",
+    ),
+    "landmine.npz": DataFile(
+        "603ea5acff842c7e8d6e249da041d582fa490418e27655dd3d89d7b9818ed97e",
+        "daizhongxiang/Federated_Bayesian_Optimization at 30a4548 (LandmineData.mat)",
+    ),
 }
 
 ByteArray = npt.NDArray[np.uint8]
@@ -107,7 +136,6 @@ def load_school(path: str | Path | None = None) -> School:
 
     The constant last column of the published file is dropped. Public facts: two columns are
     percentages, the others are 0 or 1, and the score runs from 1 to 70.
-    Source: jiayuzhou/MALSAR at fb97515, equal to tjanez/PyMTL at 97dfc15.
     """
     data = _verified("school_ilea.npz", path)
     names = tuple(data["feature_names"].tolist())[:27]
@@ -126,10 +154,7 @@ def load_school(path: str | Path | None = None) -> School:
 
 
 def load_landmine(path: str | Path | None = None) -> TaskData:
-    """14,820 radar images in 29 fields, 9 features, mine (1) or clutter (0).
-
-    Source: daizhongxiang/Federated_Bayesian_Optimization at 30a4548.
-    """
+    """14,820 radar images in 29 fields, 9 features, mine (1) or clutter (0)."""
     data = _verified("landmine.npz", path)
     return TaskData(
         X=_floats(data["X"]),
@@ -144,7 +169,7 @@ def load_har(path: str | Path | None = None) -> Activities:
     """10,299 windows of smartphone movement of 30 people, 186 features, 6 activities (UCI).
 
     These are not the 561 features of UCI, and they are not scaled. Neighbouring windows overlap by
-    half, so a random split within a person is optimistic. Source: TsingZ0/HtFL-OnDevice at a86eb75.
+    half, so a random split within a person is optimistic.
     """
     data = _verified("har_uci_features.npz", path)
     return Activities(
@@ -159,30 +184,20 @@ def load_har(path: str | Path | None = None) -> Activities:
 
 
 def load_household_power(path: str | Path | None = None) -> DailyLoad:
-    """Mean active power of one household by hour, 1,417 days of 2006-2010 (UCI).
-
-    Source: parthshinde1221/Load-Forecasting-Simulator at 31d3913, and
-    TeshomeBalkew/HouseELctrcty_consumption_project at 7f87cda for the missing minutes.
-    """
+    """Mean active power of one household by hour, 1,417 days of 2006-2010 (UCI)."""
     data = _verified("household_power_daily_hourly.npz", path)
     return DailyLoad(_floats(data["X"]), _integers(data["date"]), data["n_minutes"])
 
 
 def load_real_estate(path: str | Path | None = None) -> RealEstate:
-    """414 house sales in New Taipei City, 6 features, price per unit area (UCI, Yeh).
-
-    Source: bandengasep/Python-A-B-Final-Assessment at a4323e8.
-    """
+    """414 house sales in New Taipei City, 6 features, price per unit area (UCI, Yeh)."""
     data = _verified("real_estate_taiwan.npz", path)
     names = tuple(data["feature_names"].tolist())
     return RealEstate(_floats(data["X"]), _floats(data["y"]), names, str(data["target_name"]))
 
 
 def load_mnist_by_writer(path: str | Path | None = None) -> Digits:
-    """MNIST in its original order, with the writer of each digit; 0 is the background.
-
-    Source: rasbt/mnist-pngs at d26bd33; writers from facebookresearch/qmnist at 9406136.
-    """
+    """MNIST in its original order, with the writer of each digit; 0 is the background."""
     data = _verified("mnist_by_writer.npz", path)
     parts = (
         Writers(data[f"X_{p}"], _integers(data[f"y_{p}"]), _integers(data[f"writer_{p}"]))
@@ -195,27 +210,40 @@ def load_femnist_writers(path: str | Path | None = None) -> Writers:
     """6,237 characters of 206 writers, 62 classes (0-9, A-Z, a-z); 255 is the background.
 
     This is the test part only of the data of Hu, Wu, Smith, Private Multi-Task Learning: the
-    paper's results cannot be had from it. Source: s-huu/PMTL at 9e849ad.
+    paper's results cannot be had from it.
     """
     data = _verified("femnist_pmtl_testpart.npz", path)
     return Writers(data["X"], _integers(data["y"]), _integers(data["task"]))
 
 
+def require_file(name: str) -> str:
+    """The digest of a file that is there and the one meant; else DataUnavailable, in one line."""
+    _content(name, None)
+    return FILES[name].sha256
+
+
 def _verified(name: str, path: str | Path | None) -> dict[str, Array]:
     """The arrays of a data file, after its bytes were checked."""
-    file = _location(name, path)
+    with np.load(io.BytesIO(_content(name, path)), allow_pickle=False) as archive:
+        return {key: archive[key] for key in archive.files}
+
+
+def _content(name: str, path: str | Path | None) -> bytes:
+    file, (expected, source) = _location(name, path), FILES[name]
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise DataUnavailable(f"{file} cannot be read ({error.strerror}); {_ADVICE}") from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256[name]:
         raise DataUnavailable(
-            f"{file} is not the published {name}: its SHA-256 is {found}, expected {SHA256[name]}; "
-            "get the file again"
+            f"{file} cannot be read ({error.strerror}): it was made of {source}, expected SHA-256 "
+            f"{expected}; {_ADVICE}"
+        ) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected:
+        raise DataUnavailable(
+            f"{file} is not the published {name}: its SHA-256 is {found}, expected {expected}; "
+            f"get the file again (it was made of {source})"
         )
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        return {key: archive[key] for key in archive.files}
+    return content
 
 
 _ADVICE = (
@@ -227,7 +255,10 @@ _ADVICE = (
 def _location(name: str, path: str | Path | None) -> Path:
     folder = os.environ.get(ENVIRONMENT_VARIABLE, "") if path is None else path
     if not str(folder):
-        raise DataUnavailable(f"where {name} is, is not known: {_ADVICE}")
+        raise DataUnavailable(
+            f"where {name} is, is not known (it was made of {FILES[name].source}, expected SHA-256 "
+            f"{FILES[name].sha256}): {_ADVICE}"
+        )
     place = Path(folder)
     return place if place.suffix == ".npz" else place / name
 

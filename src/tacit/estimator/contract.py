@@ -145,7 +145,7 @@ class MultiTaskEstimator(Predicting):
             y = column_or_1d(y, warn=True)
         schema = as_schema(getattr(self, "ranges", None), column_names(X), X, y)
         classes = None
-        if loss_named(self.loss).name == "logistic":
+        if loss_named(self.loss).targets_are_classes:
             classes = schema.classes or "from-data"
         return schema, TaskSet.from_arrays(X, y, task, classes=classes, schema=schema)
 
@@ -155,7 +155,7 @@ class MultiTaskEstimator(Predicting):
         problems = Problems(np.hstack([tasks.X, last]), tasks.y, tasks.offsets)
         declared = [column.low is not None or bool(column.coded) for column in schema.columns]
         widths = [len(column.names_out("")) for column in schema.columns]
-        known_target = loss.name == "logistic" or schema.target.low is not None
+        known_target = loss.targets_are_classes or schema.target.low is not None
         return Home(problems, loss, np.repeat(declared, widths).astype(bool), known_target)
 
     def _door(self, labels: tuple[Hashable, ...], schema: Schema) -> Door | None:

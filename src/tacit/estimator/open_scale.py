@@ -12,6 +12,7 @@ import numpy as np
 
 from tacit.arrays import BoolArray, FloatArray
 from tacit.estimator.home import Home
+from tacit.linear.losses import Loss
 from tacit.linear.problems import Problems
 from tacit.linear.row_algebra import row_sums
 
@@ -62,10 +63,10 @@ def in_shared_units(home: Home, target: float, features: FloatArray) -> Problems
     p = home.problems
     if target == 1.0 and np.all(features == 1.0):
         return p
-    y = p.y if home.loss.name == "logistic" else p.y / target
+    y = p.y if home.loss.targets_are_classes else p.y / target
     return Problems(p.X / np.append(features, 1.0), y, p.offsets)
 
 
-def units_of(loss: str, target: float, features: FloatArray) -> FloatArray:
+def units_of(loss: Loss, target: float, features: FloatArray) -> FloatArray:
     """(D,): what turns a model of those problems back into the units of home."""
-    return (1.0 if loss == "logistic" else target) / np.append(features, 1.0)
+    return (1.0 if loss.targets_are_classes else target) / np.append(features, 1.0)

@@ -84,7 +84,7 @@ class Predicting(Fitted):
         check_is_fitted(self, "coef_")
         self._require_new(task)
         loss = loss_named(self.loss)
-        classes = tuple(self.classes_) if loss.name == "logistic" else None
+        classes = tuple(self.classes_) if loss.targets_are_classes else None
         joined = TaskSet.from_arrays(self._named(X), y, None, classes=classes, schema=self._schema)
         models = self._newcomer(self._home(joined, self._schema, loss), self.shared_)
         self._set_models(np.vstack([self._models, models]), (*self.tasks_, task))

@@ -85,7 +85,7 @@ def solve_path(
     means = np.zeros((m, d)) if mean is None else np.broadcast_to(mean, (m, d))
     F = factor(covariance, d)
     coef, held_out = np.empty((m, n_penalties, d)), np.empty((n_rows, n_penalties))
-    solve = _ridge_block if isinstance(loss, Squared) else _newton_block
+    solve = _ridge_block if loss.quadratic else _newton_block
 
     def work(block: Block) -> None:
         X, y, prior = block.padded(problems.X), block.padded(problems.y), means[block.tasks]
@@ -215,7 +215,7 @@ def shared_mean(problems: Problems, penalty: float, *, loss: Loss | None = None)
     d = problems.X.shape[1]
     mu, W = np.zeros(d), np.zeros((problems.n_tasks, d))
     index = np.repeat(np.arange(problems.n_tasks), problems.sizes)
-    for _ in range(1 if isinstance(loss, Squared) else NEWTON_STEPS):
+    for _ in range(1 if loss.quadratic else NEWTON_STEPS):
         eta = np.einsum("nd,nd->n", problems.X, W[index])
         weights = np.maximum(loss.curvature(eta, problems.y), 1e-8)
         working = eta - loss.slope(eta, problems.y) / weights

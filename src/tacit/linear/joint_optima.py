@@ -90,7 +90,7 @@ def joined(problems: Problems, loss: Loss, found: Optimum, own: Penalty | None) 
     units = standardised(problems, loss, scaled=False)
     if own is None:
         level = max(found.level, 1e-12)
-        variance = level / INTERCEPT_RIDGE if loss.name == "logistic" else INTERCEPT_VARIANCE
+        variance = level / INTERCEPT_RIDGE if loss.targets_are_classes else INTERCEPT_VARIANCE
         prior = with_intercept(found.spread, variance)
         coef = solve_path(units.problems, np.array([level]), loss=loss, covariance=prior).coef
         return units.outwards(coef[:, 0])

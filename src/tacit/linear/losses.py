@@ -17,6 +17,8 @@ class Loss(Protocol):
     """ℓ(η; y) of a prediction η = xᵀw, elementwise."""
 
     name: LossName
+    targets_are_classes: bool  # −1 and +1, which have no unit; numbers have one
+    quadratic: bool  # in η: one step of Newton solves it
     most_curvature: float  # of ∂²ℓ/∂η², wherever
 
     def value(self, eta: FloatArray, y: FloatArray) -> FloatArray:
@@ -37,6 +39,8 @@ class Squared:
     """
 
     name: LossName = "squared"
+    targets_are_classes = False
+    quadratic = True
     most_curvature = 1.0
 
     def value(self, eta: FloatArray, y: FloatArray) -> FloatArray:
@@ -57,6 +61,8 @@ class Logistic:
     """
 
     name: LossName = "logistic"
+    targets_are_classes = True
+    quadratic = False
     most_curvature = 0.25
 
     def value(self, eta: FloatArray, y: FloatArray) -> FloatArray:

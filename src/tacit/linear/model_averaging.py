@@ -6,7 +6,7 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.linear.batched import Path
-from tacit.linear.losses import Loss, Squared
+from tacit.linear.losses import Loss
 from tacit.linear.problems import Problems
 from tacit.linear.row_algebra import row_sums, times_each
 from tacit.linear.threads import isolated
@@ -31,7 +31,7 @@ def log_evidence(problems: Problems, path: Path, loss: Loss) -> FloatArray:
     Squared loss: Student's t, −(n+1)/2 · log(Σe² + floor), the noise variance integrated out.
     """
     total = problems.sum_rows(loss.value(path.held_out, problems.y[:, None]))
-    if isinstance(loss, Squared):
+    if loss.quadratic:
         rows = problems.sizes[:, None]
         size = problems.sum_rows(problems.y**2)[:, None] / np.maximum(rows, 1)
         floor = NOISE_FLOOR * np.where(size > 0, size, 1.0)

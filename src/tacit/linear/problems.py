@@ -105,7 +105,7 @@ class Problems:
         """
         sound = np.isfinite(self.X).all(axis=1) & np.isfinite(self.y)
         speaks = (self.sizes > 0) & ~self._any(~sound)
-        if loss.name == "logistic":
+        if loss.targets_are_classes:
             speaks &= self._any(self.y < 0) & self._any(self.y > 0)
         return np.asarray(speaks)
 

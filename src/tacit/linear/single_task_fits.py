@@ -36,7 +36,7 @@ def in_own_units(problems: Problems, loss: Loss) -> tuple[Problems, FloatArray]:
     squares = row_sums(X[:, :-1] ** 2) / width
     feature = positive_or_one(np.sqrt(problems.sum_rows(squares) / rows))
     target = np.ones(problems.n_tasks)
-    if loss.name == "squared":
+    if not loss.targets_are_classes:
         target = positive_or_one(np.sqrt(problems.sum_rows(problems.y**2) / rows))
     scaled = X.copy()
     scaled[:, :-1] /= feature[problems.task][:, None]

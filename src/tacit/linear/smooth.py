@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.linear.losses import Loss, Squared
+from tacit.linear.losses import Loss
 from tacit.linear.problems import Block, Problems, blocks, each_block, each_matrix
 from tacit.linear.row_algebra import each_times, row_norms, times_each
 
@@ -77,7 +77,7 @@ class Rowwise:
         """The same as a function of A (m, r), W = A Fᵀ with F (D, r)."""
         p = self.problems
         small = Problems(p.X @ F, p.y, p.offsets)
-        if isinstance(self.loss, Squared):
+        if self.loss.quadratic:
             return quadratic(small, self.weights)
         return Rowwise(small, self.loss, self.weights)
 
@@ -87,7 +87,7 @@ class Rowwise:
 
     def _ridge(self) -> FloatArray:
         """(m,): on the last column; tasks without rows have none."""
-        if isinstance(self.loss, Squared):
+        if self.loss.quadratic:
             return np.zeros(self.problems.n_tasks)
         rows = np.maximum(self.problems.sizes, 1)
         return np.asarray(INTERCEPT_RIDGE * self.problems.sum_rows(self.weights) / rows)
@@ -115,7 +115,7 @@ def smooth_part(problems: Problems, loss: Loss) -> Smooth:
     array([[2.]])
     """
     rows = np.ones(len(problems.y))
-    if isinstance(loss, Squared) and len(problems.y) >= problems.X.shape[1] * problems.n_tasks:
+    if loss.quadratic and len(problems.y) >= problems.X.shape[1] * problems.n_tasks:
         return quadratic(problems, rows)
     return Rowwise(problems, loss, rows)
 

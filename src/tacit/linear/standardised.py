@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.linear.batched import solve_path
-from tacit.linear.losses import Loss, Squared
+from tacit.linear.losses import Loss
 from tacit.linear.problems import Problems
 from tacit.linear.row_algebra import positive_or_one, row_sums
 from tacit.linear.single_task_fits import INTERCEPT_VARIANCE
@@ -73,7 +73,7 @@ def standardised(problems: Problems, loss: Loss, *, scaled: bool) -> Standardise
     >>> own.problems.X[:, 0], own.problems.y, own.outwards(np.array([[1.0, 0.0]]))
     (array([-1.,  1.]), array([-1.,  1.]), array([[0.5, 1. ]]))
     """
-    squared = isinstance(loss, Squared)
+    squared = loss.quadratic
     intercept = problems.sum_rows(problems.X[:, -1]) > 0  # ones, or zeros
     rows, task = np.maximum(problems.sizes, 1), problems.task
     centre = problems.sum_rows(problems.X[:, :-1]) / rows[:, None]
@@ -110,7 +110,7 @@ def _unit_curvature(problems: Problems, loss: Loss, least: FloatArray) -> tuple[
     curvature a quarter: s²/4 is larger only where s was floored, and what is left is rounding.
     """
     ones = np.ones(len(problems.y))
-    if isinstance(loss, Squared):
+    if loss.quadratic:
         whole = quadratic(problems, ones)
         curvature = np.fmax(whole.bounds(), least)
         G, b = whole.G / curvature[:, None, None], whole.b / curvature[:, None]

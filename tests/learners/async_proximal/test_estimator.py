@@ -64,10 +64,7 @@ def test_one_example_changes_nothing_that_is_carried_between_rounds() -> None:
     np.testing.assert_array_equal(one.home_coef_[:, 1:], other.home_coef_[:, 1:])
 
 
-@pytest.mark.parametrize("more", [{}, {"as_published": True, "mechanism": "gamma"}], ids=str)
-def test_p_and_q_are_made_of_the_messages_and_are_what_the_run_ended_with(
-    data: Generated, more: dict[str, Any]
-) -> None:
+def test_p_and_q_are_made_of_the_messages_and_are_what_the_run_ended_with(data: Generated) -> None:
     found: dict[str, Any] = {}
 
     def watched(parties: Parties, schedule: Any) -> Moment:
@@ -81,7 +78,6 @@ def test_p_and_q_are_made_of_the_messages_and_are_what_the_run_ended_with(
         releases=5,
         noise="simulated",
         random_state=5,
-        **more,
     )
     model._engine = watched
     model.fit(data.X, data.y, task=data.task)
@@ -89,8 +85,6 @@ def test_p_and_q_are_made_of_the_messages_and_are_what_the_run_ended_with(
     assert isinstance(P, Release)
     np.testing.assert_array_equal(P.value, found["P"])
     assert len(P.source) == 5 * NODES
-    if more:
-        return
     for q, column in zip(found["nodes"], model.shared_["Q"].value.T, strict=True):
         assert len({key.run for key in q.source}) == 1
         np.testing.assert_array_equal(q.value, column)

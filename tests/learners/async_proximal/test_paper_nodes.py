@@ -26,7 +26,12 @@ from tacit.learners.async_proximal.formulations import (
     OwnPart,
     synchronous_optimum,
 )
-from tacit.learners.async_proximal.paper_nodes import OpenNode, PublishedNode, PublishedNoise
+from tacit.learners.async_proximal.paper_nodes import (
+    FirstNoise,
+    PaperNode,
+    PaperNodeState,
+    PublishedNoise,
+)
 from tacit.learners.async_proximal.server import Server
 from tacit.learners.async_proximal.updates import (
     Descent,
@@ -84,6 +89,36 @@ def curvature(found: list[MeanLoss]) -> float:
     return max(task.curvature for task in found)
 
 
+def open_nodes(
+    found: list[MeanLoss],
+    formulation: Formulation,
+    releases: int,
+    step: float,
+    *,
+    alone: bool = True,
+    own: str = "exact",
+    **how: Any,
+) -> list[PaperNode]:
+    """Without noise; from the single-task q, or from zero."""
+    zero = np.zeros(found[0].X.shape[1])
+    return [
+        PaperNode(
+            task,
+            formulation,
+            releases,
+            step,
+            OwnPart(task, formulation).best(zero, zero) if alone else zero,
+            own,  # type: ignore[arg-type] # parameters of a test are plain text
+            **how,
+        )
+        for task in found
+    ]
+
+
+def own_parts(states: list[PaperNodeState]) -> FloatArray:
+    return np.stack([state.q for state in states], axis=1)
+
+
 def asynchronous(
     found: list[MeanLoss],
     formulation: Formulation,
@@ -95,9 +130,9 @@ def asynchronous(
     d, releases = found[0].X.shape[1], sum(len(visit.arriving) for visit in schedule)
     update = Descent(formulation.shared, formulation.shared_level, step)
     server = Server(update, d, len(found))
-    nodes = [OpenNode(task, formulation, releases, step, **how) for task in found]
+    nodes = open_nodes(found, formulation, releases, step, **how)
     end = run_arrivals(Parties(server, nodes, server_trusted=True), schedule)
-    return server.shared(end.server), np.stack(end.nodes, axis=1)
+    return server.shared(end.server), own_parts(end.nodes)
 
 
 # --- without privacy -----------------------------------------------------------------------------
@@ -123,7 +158,8 @@ def test_the_asynchronous_run_ends_at_the_synchronous_optimum(formulation: Formu
 @pytest.mark.parametrize("alone", [True, False])
 def test_every_order_and_start_leads_to_the_same_place(order: str, own: str, alone: bool) -> None:
     found, formulation = tasks(Squared()), FORMULATIONS["alternating structure"]
-    step = largest_step(curvature(found), joint=own == "single")
+    bends = curvature(found) + (formulation.own_level if own == "single" else 0.0)
+    step = largest_step(bends, joint=own == "single")
     schedule = order_of(Uniform(), 5, 700 if own == "exact" else 1500, seed=2)
     got = asynchronous(found, formulation, schedule, step, order=order, own=own, alone=alone)
     assert distance(found, formulation, got) < 1e-6
@@ -227,32 +263,19 @@ def test_one_node_is_its_own_problem() -> None:
     assert not Q.any()
 
 
-def test_the_single_task_start_is_the_single_task_model() -> None:
-    found, formulation = tasks(Squared()), FORMULATIONS["alternating structure"]
-    node = OpenNode(found[0], formulation, 1, 0.1)
-    alone = OwnPart(found[0], formulation).best(np.zeros(4), np.zeros(4))
-    np.testing.assert_array_equal(node.start(), alone)
-    assert not OpenNode(found[0], formulation, 1, 0.1, alone=False).start().any()
-
-
 def test_an_open_node_may_not_talk_to_an_adversary() -> None:
     found, formulation = tasks(Squared()), FORMULATIONS["alternating structure"]
     server = Server(Descent(TraceNorm(), 0.1, 0.1), 4, 5)
-    nodes = [OpenNode(task, formulation, 1, 0.1) for task in found]
+    nodes = open_nodes(found, formulation, 1, 0.1)
     with pytest.raises(UntrustedMessage):
         run_arrivals(Parties(server, nodes), visits(Uniform(), [1] * 5, seed=0))
-
-
-def test_an_option_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="'both'"):
-        OpenNode(tasks(Squared())[0], FORMULATIONS["robust tasks"], 1, 0.1, own="both")  # type: ignore[arg-type] # wrong on purpose
 
 
 # --- as published --------------------------------------------------------------------------------
 
 
 def literal_algorithm_1(
-    found: list[MeanLoss], order: list[int], noisy: list[PublishedNode], step: float, level: float
+    found: list[MeanLoss], order: list[int], epsilon: float, step: float, level: float
 ) -> tuple[FloatArray, FloatArray]:
     """Algorithm 1 with its first noise only, line by line."""
     d, nodes = found[0].X.shape[1], len(found)
@@ -260,11 +283,10 @@ def literal_algorithm_1(
     handed, count = np.zeros((d, nodes)), [0] * nodes
     for t in order:
         X, y, n, q, p = found[t].X, found[t].y, len(found[t].y), Q[:, t], handed[:, t]
-        own = noisy[t]
-        q = q - own.step * (X.T @ (X @ (p + q) - y) / n + own.own_level * q)
-        rng = np.random.default_rng([own.seed or 0, count[t]])
+        q = q - STEP * (X.T @ (X @ (p + q) - y) / n + LEVEL * q)
+        rng = np.random.default_rng([t, count[t]])
         direction, radius = rng.standard_normal(d), rng.gamma(d)
-        first = 2 * own.step * own.row_norm * own.slope_bound / n / own.epsilon
+        first = 2 * STEP * C1 * C2 / n / epsilon
         z = first * radius * direction / np.linalg.norm(direction)
         S[:, t] = X.T @ (X @ (p + q + z) - y) / n
         U, sizes, Qt = np.linalg.svd(P - step * S, full_matrices=False)
@@ -273,9 +295,21 @@ def literal_algorithm_1(
     return P, Q
 
 
-def published_nodes(found: list[MeanLoss], epsilon: float, releases: int) -> list[PublishedNode]:
+STEP, LEVEL, C1, C2 = 0.1, 0.05, 1.5, 2.0
+
+
+def published_nodes(found: list[MeanLoss], epsilon: float, releases: int) -> list[PaperNode]:
+    formulation, bound = formulation_named("trace", 0.3, LEVEL / 2), 2 * C1 * C2 / len(found[0].y)
     return [
-        PublishedNode(task, releases, 0.1, 0.05, 1.5, 2.0, epsilon, np.zeros(4), seed=t)
+        PaperNode(
+            task,
+            formulation,
+            releases,
+            STEP,
+            np.zeros(4),
+            first=FirstNoise(STEP * bound / epsilon, seed=t),
+            mechanism=PublishedNoise(bound, epsilon, epsilon),
+        )
         for t, task in enumerate(found)
     ]
 
@@ -290,9 +324,9 @@ def test_the_published_run_is_algorithm_1_line_by_line(epsilon: float) -> None:
         Parties(server, nodes, [FirstNoiseOnly()] * 5, server_trusted=True), schedule
     )
     order = [visit.arriving[0] for visit in schedule]
-    P, Q = literal_algorithm_1(found, order, nodes, 0.05, 0.3)
-    np.testing.assert_allclose(server.shared(end.server), P, atol=1e-9)
-    np.testing.assert_allclose(np.stack([state.q for state in end.nodes], axis=1), Q, atol=1e-9)
+    P, Q = literal_algorithm_1(found, order, epsilon, 0.05, 0.3)
+    np.testing.assert_allclose(server.shared(end.server), P, atol=1e-10)
+    np.testing.assert_allclose(own_parts(end.nodes), Q, atol=1e-10)
 
 
 class FirstNoiseOnly:
@@ -313,11 +347,11 @@ def test_without_noise_the_published_server_also_finds_the_optimum() -> None:
     found, formulation = tasks(Squared()), FORMULATIONS["alternating structure"]
     step = largest_step(curvature(found)) / 11  # it repeats everybody's last gradient
     server = Server(LastGradients(TraceNorm(), formulation.shared_level, step), 4, 5)
-    nodes = [OpenNode(task, formulation, 400, step) for task in found]
+    nodes = open_nodes(found, formulation, 400, step)
     end = run_arrivals(
         Parties(server, nodes, server_trusted=True), visits(Uniform(), [400] * 5, seed=0)
     )
-    got = (server.shared(end.server), np.stack(end.nodes, axis=1))
+    got = (server.shared(end.server), own_parts(end.nodes))
     assert distance(found, formulation, got) < 1e-6
 
 
@@ -344,7 +378,7 @@ def test_what_one_example_did_to_q_stays_in_the_published_state() -> None:
     for releases in (1, 20):
         states = []
         for task in (first, MeanLoss(X, y, Squared())):
-            node = PublishedNode(task, releases, 0.1, 0.0, 1.0, 1.0, 1.0, np.zeros(4), seed=0)
+            (node,) = published_nodes([task], 1.0, releases)
             state = node.start()
             for _ in range(releases):
                 _, state = node.contribute(np.zeros(4), state)
@@ -366,9 +400,9 @@ def test_the_second_noise_has_the_published_density() -> None:
 
 def test_the_first_noise_has_the_published_density() -> None:
     node = published_nodes(tasks(Squared()), 0.5, 1)[0]
-    assert node.sensitivity == pytest.approx(2 * 0.1 * 1.5 * 2.0 / 30)
-    radii = [np.linalg.norm(node._first_noise(k)) for k in range(4000)]
-    law = stats.gamma(4, scale=node.sensitivity / 0.5)
+    assert node.first is not None
+    radii = [np.linalg.norm(node.first.draw(4, k)) for k in range(4000)]
+    law = stats.gamma(4, scale=2 * 0.1 * 1.5 * 2.0 / 30 / 0.5)  # S₁/ε₁
     assert stats.kstest(radii, law.cdf).pvalue > ALPHA
 
 
@@ -391,10 +425,10 @@ def test_the_straggler_holds_nobody_up() -> None:
     times = {}
     for staleness in (None, 0):
         server = Server(Descent(TraceNorm(), formulation.shared_level, step), 6, 20)
-        nodes = [OpenNode(task, formulation, 500, step) for task in found]
+        nodes = open_nodes(found, formulation, 500, step)
         schedule = visits(Straggler(Uniform()), [500] * 20, seed=0, staleness=staleness)
         for now in moments(Parties(server, nodes, server_trusted=True), schedule):
-            got = (server.shared(now.server), np.stack(now.nodes, axis=1))
+            got = (server.shared(now.server), own_parts(now.nodes))
             if formulation.objective(found, *got) <= target:
                 times[staleness] = now.time
                 break

@@ -14,7 +14,7 @@ g, τ       ``own``, ``own_level``      penalty of Q, column by column
 α          ``step``
 η          ``relaxation``              how far a column moves towards its new place (updates.py)
 S          ``Gradients.S``             everybody's last gradient, in the published server
-z₁, z₂     noises of Algorithm 1       paper_nodes.py
+z₁, z₂     noises of Algorithm 1       paper_nodes.py; S3's other letters: printed.py
 n_t, T     rows of a node, nodes       ``n_nodes``
 =========  ==========================  =========================================================
 
@@ -22,7 +22,9 @@ n_t, T     rows of a node, nodes       ``n_nodes``
 
 - formulations.py: the problems of §3.1
 - estimator.py: the learner; plan.py: what is promised, spent and done, from public numbers
-- node.py: the sound node; paper_nodes.py: S3's own, without privacy and as published
+- node.py: the sound node
+- printed.py: every letter of S3, for ``as_published``; paper_nodes.py: its node; paper_run.py: its
+  run, without privacy and as published, and the trajectory
 - server.py: what a server takes in and hands out; updates.py: how messages move P, and why that
   converges under delay
 - trusted_server.py: the variant of §5; refit.py: what a node does at home

@@ -20,7 +20,7 @@ MAX    ``releases``           messages of a node, fixed before it starts
 
 1. p and q step from the *same* noisy gradient at the same point, from zero; S3's q is a state that
    was never privatised (docs/privacy.md, D). Gauss–Seidel order, exact q and the single-task start
-   exist only without noise and as published (paper_nodes.py).
+   exist as published only, with noise and without (printed.py).
 2. Each example's gradient is clipped; S3's Theorem 3.6 takes δ over the data, which is no DP.
 3. A node's budget is for all its messages, their number fixed before the first; S3 reports one.
 4. Examples are weighted by 1/‖x‖², so that steps need no look at X (plan.py).
@@ -32,29 +32,29 @@ MAX    ``releases``           messages of a node, fixed before it starts
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Outcome, Progress, Unprotected, combined
-from tacit.engine.arrivals import GRADIENT, NodeHalf, Parties, run_arrivals
+from tacit.engine.arrivals import GRADIENT, Parties, Visit, run_arrivals
 from tacit.engine.latencies import Latency, Uniform, visits
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, learner
 from tacit.estimator.public_models import PublicModels
 from tacit.learners.async_proximal.formulations import FORMULATIONS, Named
 from tacit.learners.async_proximal.node import private_nodes
-from tacit.learners.async_proximal.paper_nodes import (
-    UNSOUND,
-    published_nodes,
-    published_update,
-)
+from tacit.learners.async_proximal.paper_nodes import UNSOUND
+from tacit.learners.async_proximal.paper_run import paper_run, watched
 from tacit.learners.async_proximal.plan import (
     ADVERSARY,
     ASSUMED,
     COINS,
+    MOST_RELEASES,
     TRUSTED,
     NodePlan,
     Setting,
@@ -62,12 +62,13 @@ from tacit.learners.async_proximal.plan import (
     public_clip_norm,
     shared_level,
 )
+from tacit.learners.async_proximal.printed import Printed
 from tacit.learners.async_proximal.refit import home_models, others_of_each, others_of_newcomer
 from tacit.learners.async_proximal.server import Server
 from tacit.learners.async_proximal.trusted_server import run_through_trusted_server
-from tacit.learners.async_proximal.updates import Averaging, Update
+from tacit.learners.async_proximal.updates import Averaging
 from tacit.linear.joint_optima import open_decomposed
-from tacit.linear.penalties import Penalty, SquaredNorm, TraceNorm
+from tacit.linear.penalties import Penalty, SquaredNorm
 from tacit.linear.single_task_fits import best_alone
 from tacit.parameters import Count, Positive, Share, Size
 from tacit.privacy.budget import Guarantee
@@ -109,12 +110,16 @@ class AsyncProximal(PublicModels):
     sampling_rate: Share | None = None
     server: Literal["adversary", "trusted"] = "adversary"
     rows: Size | Mapping[Any, Size] | None = None
-    as_published: bool = False
+    as_published: Printed | bool = False  # printed.py: S3 letter by letter; True: as in its §4.1
 
     # --- what is shared ------------------------------------------------------------------------
 
     def _open(self, home: Home) -> Message:
-        """The problem that the updates converge to, solved exactly; λ and τ by held-out rows."""
+        """The problem that the updates converge to, solved exactly; λ and τ by held-out rows.
+
+        As published: by S3's own nodes and server, without their noises."""
+        if self.as_published:
+            return self._as_printed(home, None).shared
         (shared, own), problems = _penalties(self.penalty), home.problems
         if shared is None:
             models = best_alone(problems, home.loss)
@@ -131,55 +136,61 @@ class AsyncProximal(PublicModels):
         if self.server == "trusted":
             setting, rows = self._setting(home, door), self._rows(home, door)
             return run_through_trusted_server(home, door, setting, rows, progress)
-        parties, plans = self._parties(home, door), self._plans(home, door)
-        releases = [node.releases for node in parties.nodes]
-        arrivals = visits(self.latency or Uniform(), releases, seed=self._seed(door))
-        end = (self._engine or run_arrivals)(parties, arrivals)
-        own = end.nodes
         if self.as_published:
-            own = [Unprotected(state.q) for state in end.nodes]  # Algorithm 1 hides it, unnoised
-        trust = [max(0.0, 1 - plan.error) for plan in plans]
+            return self._as_printed(home, door)
+        parties, plans = self._parties(home, door), self._plans(home, door)
+        end = (self._engine or run_arrivals)(parties, self._schedule(parties, door))
         server = self._server(self._setting(home, door), plans)
         shared: Message = {
             "P": server.after(
                 [message[GRADIENT] for _, _, message in end.transcript], end.arrivals
             ),
-            "Q": combined(lambda *columns: np.stack(columns, axis=1), *own),
-            "trust": Declared(np.array(trust or [TWIN_TRUST] * len(parties.nodes))),
+            "Q": combined(lambda *columns: np.stack(columns, axis=1), *end.nodes),
+            "trust": Declared(np.array([max(0.0, 1 - plan.error) for plan in plans])),
         }
         return Outcome(shared, end.transcript)
 
+    def _as_printed(self, home: Home, door: Door | None) -> Outcome:
+        """Algorithm 1, or Eq. (6)–(9); the trajectory is noted for private_history_."""
+        settings = self.as_published if isinstance(self.as_published, Printed) else Printed()
+        shared, own = _penalties(self.penalty)
+        assert shared is not None  # by _check
+        columns, m = home.problems.X.shape[1], home.problems.n_tasks
+        width = columns if self.fit_intercept else columns - 1
+        run = paper_run(settings, home.problems, home.loss, (shared, own), width)
+        parties = run.parties(MOST_RELEASES if self.releases == "auto" else self.releases, door)
+        end, found = watched(run, parties, self._schedule(parties, door, settings.staleness))
+        self.private_history_ = found.lines
+        self._stages = [np.pad(W, ((0, 0), (0, columns - width))) for W in found.models]
+        parts = run.parts(parties, end, columns)
+        return Outcome({**parts, "trust": Declared(np.full(m, TWIN_TRUST))}, end.transcript)
+
+    def _schedule(
+        self, parties: Parties, door: Door | None, staleness: int | None = None
+    ) -> Iterator[Visit]:
+        """Who arrives when."""
+        releases = [node.releases for node in parties.nodes]
+        latency = self.latency or Uniform()
+        return visits(latency, releases, seed=self._seed(door), staleness=staleness)
+
     def _plans(self, home: Home, door: Door) -> list[NodePlan]:
-        """What each node does; none as published."""
-        if self.as_published:
-            return []
+        """What each node does."""
         return node_plans(self._setting(home, door), self._rows(home, door), door)
 
     def _parties(self, home: Home, door: Door) -> Parties:
         """The server, and every node with its rows and a door of its own."""
         setting, plans = self._setting(home, door), self._plans(home, door)
-        nodes = self._nodes(home, door, setting, plans)
+        nodes = private_nodes(home.problems, setting, plans, _penalties(self.penalty)[1])
         return Parties(self._server(setting, plans), nodes, node_doors(door))
 
     def _server(self, setting: Setting, plans: list[NodePlan]) -> Server:
         """Made of public numbers alone."""
         shared, _ = _penalties(self.penalty)
-        if self.as_published:
-            update: Update = published_update(shared or TraceNorm(), setting)
-            return Server(update, setting.width, setting.n_nodes)
         level = shared_level(shared, plans, setting.width)
         steps, releases = tuple(p.step for p in plans), tuple(p.releases for p in plans)
         largest = np.array([plan.largest for plan in plans])
         update = Averaging(shared, level, steps, releases)
         return Server(update, setting.width, setting.n_nodes, largest)
-
-    def _nodes(
-        self, home: Home, door: Door, setting: Setting, plans: list[NodePlan]
-    ) -> Sequence[NodeHalf]:
-        """Each with its rows."""
-        if self.as_published:
-            return published_nodes(home.problems, setting, door)
-        return private_nodes(home.problems, setting, plans, _penalties(self.penalty)[1])
 
     def _setting(self, home: Home, door: Door) -> Setting:
         width, clip_norm = home.problems.X.shape[1], self.clip_norm
@@ -214,8 +225,10 @@ class AsyncProximal(PublicModels):
             raise InvalidInput(f"rows declares no number for node {missing[0]!r}")
         return [named[canonical_label(label)] for label in door.labels]
 
-    def _seed(self, door: Door) -> int:
+    def _seed(self, door: Door | None) -> int:
         """Of the sending times: a function of the run's name, or of random_state. Never of data."""
+        if door is None:
+            return 0 if self.random_state is None else int(self.random_state)
         if door.rng is not None and self.run is None:
             return int(door.rng.integers(2**32))
         return int.from_bytes(hashlib.sha256(door.run.encode()).digest()[:4], "big")
@@ -232,6 +245,18 @@ class AsyncProximal(PublicModels):
             raise InvalidInput(
                 "sampling_rate is for nodes with mechanism='gaussian' and server='adversary'"
             )
+        if self.as_published:
+            self._check_printed()
+
+    def _check_printed(self) -> None:
+        """S3's algorithm has none of our node's choices, and one with noise no look at the data."""
+        for name in ("server", "mechanism", "clip_norm", "sampling_rate", "rows"):
+            if getattr(self, name) != getattr(AsyncProximal, name):
+                raise InvalidInput(f"as published there is no {name}, got {getattr(self, name)!r}")
+        if self.penalty is None:
+            raise InvalidInput("as published P has a penalty, got penalty=None")
+        if isinstance(self.as_published, Printed):
+            self.as_published.require(private=self.budget is not None)
 
     def _remember(
         self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None
@@ -244,10 +269,12 @@ class AsyncProximal(PublicModels):
         return TRUSTED if self.server == "trusted" else ADVERSARY
 
     def _is_pure(self) -> bool:
-        return self.mechanism == "gamma" or self.as_published
+        return self.mechanism == "gamma" or bool(self.as_published)
 
     def _claimed_only(self) -> str:
-        return UNSOUND if self.as_published else ""
+        stops = isinstance(self.as_published, Printed) and self.as_published.stop > 0
+        unsound = UNSOUND + "; when it stops depends on the data" * stops
+        return unsound if self.as_published else ""
 
     def _accountant(self) -> str:
         kind = "exact Gaussian DP"
@@ -273,11 +300,23 @@ class AsyncProximal(PublicModels):
     # --- models ----------------------------------------------------------------------------------
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
-        """The released models; what the nodes make of them is noted for home_coef_."""
+        """The released models; what the nodes make of them is noted for home_coef_. As published a
+        node's model is what it ended with, W = P + Q."""
+        if self.as_published:
+            self._home_models = _released(shared)
+            return self._home_models
         self._home_models = home_models(home.problems, home.loss, others_of_each(*_signal(shared)))
         if isinstance(shared["P"], Unprotected):
             return self._home_models  # without a budget nothing is kept from anybody
         return _released(shared)
+
+    def staged_predict(self, X: Any, task: Any = None) -> Iterator[Any]:
+        """As published: what was predicted at each line of private_history_."""
+        check_is_fitted(self, "private_history_")
+        there = copy(self)
+        for models in self._stages:
+            there._models = models
+            yield there.predict(X, task)
 
     def _newcomer(self, home: Home, shared: Message) -> FloatArray:
         """The mean of the released models, for all to see; what was learned stays at home."""

@@ -35,7 +35,7 @@ from scipy.linalg import cho_factor, cho_solve
 from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.linear.batched import Problems
-from tacit.linear.losses import Loss, Squared
+from tacit.linear.losses import Loss
 from tacit.linear.penalties import (
     ColumnNorm,
     GroupNorm,
@@ -85,6 +85,12 @@ class Formulation:
             return np.zeros_like(q)
         return self.own.prox(q[:, None], step * self.own_level)[:, 0]
 
+    def own_moved(self, q: FloatArray, slope: FloatArray, step: float) -> FloatArray:
+        """(D,): Eq. (6), where the loss has this slope; a proximal step where g has no gradient."""
+        if self.own is not None and self.own.is_ridge:
+            return q - step * (slope + 2 * self.own_level * q)
+        return self.own_prox(q - step * slope, step)
+
     def objective(self, tasks: Sequence[MeanLoss], P: FloatArray, Q: FloatArray) -> float:
         """Eq. (2) at P and Q, (D, T)."""
         losses = sum(task.value(w) for task, w in zip(tasks, (P + Q).T, strict=True))
@@ -118,13 +124,13 @@ class MeanLoss:
 
     @cached_property
     def hessian(self) -> FloatArray:
-        """(D, D): XᵀX/n, of the squared loss; four times a bound for the logistic."""
-        return np.asarray(self.X.T @ self.X / max(len(self.y), 1))
+        """(D, D): XᵀX/n times the largest ℓ″: exact for a squared loss, a bound for others."""
+        return np.asarray(self.loss.most_curvature * (self.X.T @ self.X) / max(len(self.y), 1))
 
     @cached_property
     def curvature(self) -> float:
         """L: the largest eigenvalue of the Hessian, at most."""
-        return self.loss.most_curvature * float(np.linalg.eigvalsh(self.hessian)[-1])
+        return float(np.linalg.eigvalsh(self.hessian)[-1])
 
 
 def mean_losses(problems: Problems, loss: Loss) -> list[MeanLoss]:
@@ -147,7 +153,7 @@ class OwnPart:
     def best(self, p: FloatArray, start: FloatArray) -> FloatArray:
         """(D,); ``start`` is where an iterative solver begins."""
         own = self.formulation.own
-        if own is not None and own.is_ridge and isinstance(self.task.loss, Squared):
+        if own is not None and own.is_ridge and self.task.loss.quadratic:
             return np.asarray(cho_solve(self._factor, -self.task.gradient(p), check_finite=False))
         if own is None or self.task.curvature == 0:
             return np.zeros_like(p)

@@ -1,8 +1,6 @@
-r"""S3's own nodes: without privacy, Eq. (6)–(9), and as published, Algorithm 1, letter by letter.
+r"""S3's own node: Eq. (6)–(9) without privacy, and Algorithm 1, letter by letter.
 
-``OpenNode`` is the node without privacy: Gauss–Seidel or Jacobi order, exact or single-step q, a
-single-task start. ``PublishedNode`` is Algorithm 1's node with its two noises; its server has the
-update ``LastGradients``. Its guarantee does not hold (docs/privacy.md, D and D′):
+With its noises the guarantee does not hold (docs/privacy.md, D and D′):
 
 1. Lemma 1 takes one step's change for the sensitivity of q, but q was never privatised, so what one
    example does to it adds up, s_k = (1 − αλ) s_{k−1} + 2αC₁C₂/n, and shifts every gradient.
@@ -12,7 +10,6 @@ update ``LastGradients``. Its guarantee does not hold (docs/privacy.md, D and D�
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
@@ -22,92 +19,21 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Released
 from tacit.engine.arrivals import GRADIENT
-from tacit.errors import InvalidInput
-from tacit.learners.async_proximal.formulations import (
-    Formulation,
-    MeanLoss,
-    OwnPart,
-    mean_losses,
-)
-from tacit.learners.async_proximal.plan import MOST_RELEASES, Setting, allowances
-from tacit.learners.async_proximal.updates import LastGradients
-from tacit.linear.batched import Problems
-from tacit.linear.penalties import Penalty
-from tacit.linear.single_task_fits import best_alone
+from tacit.learners.async_proximal.formulations import Formulation, MeanLoss, OwnPart
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.clipping import as_rows, check_positive
 from tacit.privacy.mechanisms.grid import snapped
 from tacit.privacy.mechanisms.noisy_statistic import parameters
 from tacit.privacy.noise import knorm, system_generator
-from tacit.privacy.planning import Door
 
 UNSOUND = (
     "as published: q was never privatised, so the sensitivity is not one step's; "
     "the single-task start has no noise; the total is the sum of what is claimed per message"
 )
-LEVEL = {"squared": 1e-5, "logistic": 1e-3}  # λ, S3 §4.1
 
 
-# --- the node without privacy --------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OpenNode:
-    """One task without privacy; its state is q, (D,).
-
-    ``own`` "exact" is Eq. (8), "single" one proximal step; ``order`` "gauss-seidel" sends the
-    gradient at the new q, Eq. (9), "jacobi" at the old one, Eq. (6)–(7); ``alone`` starts at the
-    single-task q, otherwise at zero.
-    """
-
-    task: MeanLoss
-    formulation: Formulation
-    releases: int
-    step: float  # α, for a single step of q
-    own: Literal["exact", "single"] = "exact"
-    order: Literal["gauss-seidel", "jacobi"] = "gauss-seidel"
-    alone: bool = True
-    mechanism: ClassVar[None] = None
-
-    def __post_init__(self) -> None:
-        if self.own not in ("exact", "single") or self.order not in ("gauss-seidel", "jacobi"):
-            raise InvalidInput(
-                "own is 'exact' or 'single' and order 'gauss-seidel' or 'jacobi', got "
-                f"{self.own!r} and {self.order!r}"
-            )
-
-    def start(self) -> FloatArray:
-        """q⁰."""
-        zero = np.zeros(self.task.X.shape[1])
-        return self._solver.best(zero, zero) if self.alone else zero
-
-    def contribute(self, column: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """∇_p f(p, q) (D,), and the next q."""
-        slope = self.task.gradient(column + state)
-        q = self._moved(column, state, slope)
-        return (slope, q) if self.order == "jacobi" else (self.task.gradient(column + q), q)
-
-    def absorb(
-        self, column: FloatArray, released: Released, state: FloatArray
-    ) -> tuple[Message, FloatArray]:
-        """The gradient as it is; q has moved already."""
-        return {GRADIENT: released}, state
-
-    def _moved(self, p: FloatArray, q: FloatArray, slope: FloatArray) -> FloatArray:
-        if self.own == "exact":
-            return self._solver.best(p, q)  # Eq. (8)
-        return self.formulation.own_prox(q - self.step * slope, self.step)  # Eq. (6)
-
-    @cached_property
-    def _solver(self) -> OwnPart:
-        return OwnPart(self.task, self.formulation)
-
-
-# --- Algorithm 1's node --------------------------------------------------------------------------
-
-
-class PublishedNodeState(NamedTuple):
+class PaperNodeState(NamedTuple):
     """q⁽ᵏ⁾ and k."""
 
     q: FloatArray
@@ -115,59 +41,65 @@ class PublishedNodeState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PublishedNode:
-    """Algorithm 1, the task node: q by an exact gradient step, then the gradient at p + q + z₁.
+class FirstNoise:
+    """Eq. (12): z₁ of density ∝ exp(−ε₁‖z‖/S₁), ``scale`` S₁/ε₁. ``seed`` None: of the system."""
 
-    z₂ is its mechanism's. ``row_norm`` C₁ bounds ‖x‖, ``slope_bound`` C₂ the slope |ℓ′| (Theorem
-    3.6, in our units: C₁C₃ + 1). ``seed`` None: z₁ from the operating system.
+    scale: float
+    seed: int | None = None
+
+    def draw(self, width: int, number: int) -> FloatArray:
+        """(D,), for message ``number``."""
+        given = None if self.seed is None else np.random.default_rng([self.seed, number])
+        return self.scale * knorm(width, given or system_generator())
+
+
+@dataclass(frozen=True)
+class PaperNode:
+    """One task: q by a step of its own, then the gradient at p + q + z₁; z₂ is the mechanism's.
+
+    ``own``, ``order`` and ``start_at`` are those of printed.py. Without noises nothing protects it.
     """
 
     task: MeanLoss
+    formulation: Formulation
     releases: int
     step: float  # α₁
-    own_level: float  # λ of (λ/2)‖q‖²
-    row_norm: float
-    slope_bound: float
-    epsilon: float  # ε₁ = ε₂, of one message
-    start_at: FloatArray  # q⁽⁰⁾, by a single-task learner
-    seed: int | None = None
+    start_at: FloatArray  # q⁽⁰⁾
+    own: Literal["single", "exact"] = "single"
+    order: Literal["gauss-seidel", "jacobi"] = "gauss-seidel"
+    first: FirstNoise | None = None
+    mechanism: PublishedNoise | None = None
 
-    @property
-    def sensitivity(self) -> float:
-        """S₁ = 2α₁C₁C₂/n (Lemma 1, which is wrong)."""
-        return 2 * self.step * self.row_norm * self.slope_bound / max(len(self.task.y), 1)
-
-    @property
-    def mechanism(self) -> PublishedNoise:
-        """Adds z₂, with S₂ = 2C₁C₂/n."""
-        sensitivity = 2 * self.row_norm * self.slope_bound / max(len(self.task.y), 1)
-        return PublishedNoise(sensitivity, self.epsilon, self.epsilon)
-
-    def start(self) -> PublishedNodeState:
+    def start(self) -> PaperNodeState:
         """q⁽⁰⁾."""
-        return PublishedNodeState(self.start_at, 0)
+        return PaperNodeState(self.start_at, 0)
 
     def contribute(
-        self, column: FloatArray, state: PublishedNodeState
-    ) -> tuple[FloatArray, PublishedNodeState]:
-        """(1, D): ∇_t⁽ᵏ⁾ before z₂, and q⁽ᵏ⁾."""
+        self, column: FloatArray, state: PaperNodeState
+    ) -> tuple[FloatArray, PaperNodeState]:
+        """∇_t⁽ᵏ⁾ before z₂, one row where a mechanism takes rows; and q⁽ᵏ⁾."""
         q, number = state
-        slope = self.task.gradient(column + q) + self.own_level * q
-        q = q - self.step * slope  # line 9
-        z = self._first_noise(number)  # lines 10–11
-        return self.task.gradient(column + q + z)[None], PublishedNodeState(q, number + 1)
+        moved = self._moved(column, q)  # line 9
+        at = column + (q if self.order == "jacobi" else moved)
+        if self.first is not None:
+            at = at + self.first.draw(len(q), number)  # line 11
+        slope, state = self.task.gradient(at), PaperNodeState(moved, number + 1)
+        return slope if self.mechanism is None else slope[None], state
 
     def absorb(
-        self, column: FloatArray, released: Released, state: PublishedNodeState
-    ) -> tuple[Message, PublishedNodeState]:
+        self, column: FloatArray, released: Released, state: PaperNodeState
+    ) -> tuple[Message, PaperNodeState]:
         """The message; q has moved already, and that is the flaw."""
         return {GRADIENT: released}, state
 
-    def _first_noise(self, number: int) -> FloatArray:
-        """z₁ of density ∝ exp(−ε₁‖z‖/S₁), Eq. (12)."""
-        given = None if self.seed is None else np.random.default_rng([self.seed, number])
-        rng = given or system_generator()
-        return self.sensitivity / self.epsilon * knorm(self.task.X.shape[1], rng)
+    def _moved(self, p: FloatArray, q: FloatArray) -> FloatArray:
+        if self.own == "exact":
+            return self._solver.best(p, q)  # Eq. (8)
+        return self.formulation.own_moved(q, self.task.gradient(p + q), self.step)  # Eq. (6)
+
+    @cached_property
+    def _solver(self) -> OwnPart:
+        return OwnPart(self.task, self.formulation)
 
 
 @dataclass(frozen=True)
@@ -213,35 +145,3 @@ class PublishedNoise:
     def to_dict(self) -> dict[str, object]:
         """Name and parameters."""
         return parameters(self)
-
-
-def published_update(penalty: Penalty, setting: Setting) -> LastGradients:
-    """The server's, at the paper's λ."""
-    return LastGradients(penalty, LEVEL[setting.loss.name], _step(setting))
-
-
-def published_nodes(problems: Problems, setting: Setting, door: Door) -> list[PublishedNode]:
-    """At their budgets by basic composition, half of each message's for either noise."""
-    row_norm, loss = math.sqrt(setting.width), setting.loss
-    slope = 1.0 if loss.name == "logistic" else row_norm + 1.0  # Theorem 3.6 with C₃ = 1
-    messages = setting.releases or MOST_RELEASES
-    tasks, starts = mean_losses(problems, loss), best_alone(problems, loss)
-    given = zip(tasks, starts, allowances(door, setting), door.budgets, strict=True)
-    return [
-        PublishedNode(
-            task,
-            releases=0 if budget is None else messages,
-            step=_step(setting),
-            own_level=LEVEL[loss.name],
-            row_norm=row_norm,
-            slope_bound=slope,
-            epsilon=allowed.rest.epsilon / messages / 2,
-            start_at=start,
-            seed=None if door.rng is None else int(door.rng.integers(2**32)),
-        )
-        for task, start, allowed, budget in given
-    ]
-
-
-def _step(setting: Setting) -> float:
-    return 1 / (setting.curvature * math.sqrt(setting.width) ** 2)

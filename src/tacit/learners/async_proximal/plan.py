@@ -136,14 +136,14 @@ class Allowance:
     rest: Budget
 
 
-def allowances(door: Door, setting: Setting) -> list[Allowance]:
+def allowances(door: Door, sampling_rate: float | None) -> list[Allowance]:
     """What each node may spend: its share of the most generous budget, or its budget itself."""
     if door.pure is not None:
         epsilons = [max(float(share) * door.pure.epsilon, 1e-12) for share in door.shares]
         delta, relation = door.pure.delta, door.neighbours
         return [Allowance(0.0, Budget(each, delta, neighbours=relation)) for each in epsilons]
     rests = [budget or Budget(1.0) for budget in door.budgets]  # of a node that will be silent
-    if setting.sampling_rate is None:
+    if sampling_rate is None:
         return [Allowance(float(s) * door.mu, r) for s, r in zip(door.shares, rests, strict=True)]
     return [Allowance(gaussian_mu(rest.epsilon, rest.delta), rest) for rest in rests]
 
@@ -183,7 +183,7 @@ def predicted_error(tau: FloatArray, noise: float) -> FloatArray:
 
 def node_plans(setting: Setting, rows: Sequence[float], door: Door) -> list[NodePlan]:
     """Each node's own, from its (public) number of rows; one that has nothing left is silent."""
-    given = zip(rows, allowances(door, setting), door.budgets, strict=True)
+    given = zip(rows, allowances(door, setting.sampling_rate), door.budgets, strict=True)
     return [SILENT if left is None else node_plan(setting, n, may) for n, may, left in given]
 
 

@@ -76,7 +76,7 @@ def run_through_trusted_server(
     home: Home, door: Door, setting: Setting, rows: Sequence[float], progress: Progress
 ) -> Outcome:
     """Rounds of one noisy sum over all rows, planned as of a single node that has them."""
-    allowed = allowances(door, setting)[int(np.argmax(door.shares))]
+    allowed = allowances(door, setting.sampling_rate)[int(np.argmax(door.shares))]
     plan = node_plan(replace(setting, coupled=False), sum(rows), allowed)
     sizes = tuple(home.problems.sizes.tolist())  # whose row is whose: for the shares of nodes
     server = TrustedServer(plan, sizes, setting.width)

@@ -50,7 +50,8 @@ drift → 0; where ‖δ‖ ≥ c > 0 infinitely often, η → 1 there and ‖η
 *And q.* With q solved exactly (8), f_t(p) = min_q loss(p + q) + τg(q), which is convex, and L of
 the loss serves: its gradient is that of the loss at the minimiser. If p and q step from one
 gradient at one point, ψ_t(p, q) = ½‖p‖² + ½‖q‖² − α·loss(p + q) is convex for α ≤ 1/(2L), the pair
-(v_t, u_t) is one block, and (1) holds of it if q moves by the same η.
+(v_t, u_t) is one block, and (1) holds of it if q moves by the same η. Where q steps along the
+gradient of τ‖q‖² too, Eq. (6), that belongs to the loss: α ≤ 1/(2L + 2τ).
 
 **LastGradients: Algorithm 1.** S3's own server, which applies everybody's last gradient once more
 on each arrival.

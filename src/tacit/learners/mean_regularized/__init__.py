@@ -50,7 +50,7 @@ from tacit.estimator.open_scale import in_shared_units, units_of
 from tacit.learners.mean_regularized.curator import Curator
 from tacit.learners.mean_regularized.participant import VOTED, PriorMean, Tasks
 from tacit.linear.batched import shared_mean, solve_path
-from tacit.linear.losses import Loss
+from tacit.linear.losses import Loss, loss_named
 from tacit.linear.model_averaging import LEAST_TRUST, STRONGEST, log_evidence
 from tacit.linear.problems import Problems
 from tacit.linear.single_task_fits import PENALTIES
@@ -91,7 +91,7 @@ class MeanRegularized(PrivateLearner):
 
     def _shared_model(self, shared: Message) -> FloatArray:
         prior = PriorMean.of(shared)
-        return prior.mean * units_of("squared", prior.target_scale, prior.feature_scale)
+        return prior.mean * units_of(loss_named(self.loss), prior.target_scale, prior.feature_scale)
 
 
 # --- the non-private twin ------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def open_optimum(home: Home) -> Message:
     The vote is the exact total log likelihood, as strong as a private one may get.
     """
     problems, loss = home.problems, home.loss
-    target = 1.0 if loss.name == "logistic" or home.declared_target else _rms(problems.y)
+    target = 1.0 if loss.targets_are_classes or home.declared_target else _rms(problems.y)
     undeclared = ~home.declared_features
     columns = problems.X[:, :-1]
     feature = np.where(undeclared, _rms(columns[:, undeclared]), 1.0)

@@ -88,7 +88,7 @@ class PriorMean:
         problems = in_shared_units(home, self.target_scale, self.feature_scale)
         coef, evidence = self.options(problems, home.loss)
         prior = self.log_prior() + self.vote[: evidence.shape[1]]
-        units = units_of(home.loss.name, self.target_scale, self.feature_scale)
+        units = units_of(home.loss, self.target_scale, self.feature_scale)
         return np.asarray(mixture(coef, evidence + prior) * units)
 
 

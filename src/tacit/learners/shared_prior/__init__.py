@@ -14,6 +14,7 @@ from tacit.learners.shared_prior.lessons import values_of
 from tacit.learners.shared_prior.participant import Tasks
 from tacit.learners.shared_prior.posterior_mixture import Priors
 from tacit.learners.shared_prior.silos.estimator import InsideSilos
+from tacit.linear.losses import loss_named
 from tacit.linear.single_task_fits import in_own_units
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms.products import WithGaussianNoise
@@ -39,7 +40,8 @@ class BetweenTasks(PrivateLearner):
 
     def _shared_model(self, shared: Message) -> FloatArray:
         values = values_of(shared)
-        units = units_of(self.loss, float(values["target_scale"]), values["feature_scale"])
+        target, features = float(values["target_scale"]), values["feature_scale"]
+        units = units_of(loss_named(self.loss), target, features)
         return np.asarray(values["means"][0] * units)
 
 
@@ -74,7 +76,7 @@ def solve_at_home(home: Home, shared: Message) -> FloatArray:
     target, features = float(values["target_scale"]), values["feature_scale"]
     scaled = in_shared_units(home, target, features)
     models = [priors.at_home(part, home.loss) for part in scaled.chunks()]
-    return np.concatenate(models) * units_of(home.loss.name, target, features)
+    return np.concatenate(models) * units_of(home.loss, target, features)
 
 
 # --- the non-private twin ------------------------------------------------------------------------

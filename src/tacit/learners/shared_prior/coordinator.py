@@ -54,7 +54,7 @@ class Coordinator:
     def start(self) -> Public:
         """Declared constants: nothing was learned."""
         told = Lessons.none(self.facts.width, self.facts.n_tasks)
-        if self.facts.loss.name == "logistic":
+        if self.facts.loss.targets_are_classes:
             told = replace(told, noise=1.0, size=1.0)
         if self.schedule.drowned:
             told = replace(told, frame=self._rough(told))
@@ -140,7 +140,7 @@ class Coordinator:
     ) -> tuple[float, float, float, float]:
         """Posterior means of log c and log s, relative to what they were, and their spreads."""
         wide = is_wide(step.name)
-        scales, noises = (np.log(x) for x in variance_grid(wide, self.facts.loss.name))
+        scales, noises = (np.log(x) for x in variance_grid(wide, self.facts.loss))
         near = nearness(scales, LIKE["scale"]), nearness(noises, LIKE["noise"])
         alike = np.asarray(np.kron(*near), dtype=np.float64)
         n_tasks, indifference = self.facts.n_tasks, INDIFFERENCE["variances"]

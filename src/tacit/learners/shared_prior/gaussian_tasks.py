@@ -62,7 +62,7 @@ class Likelihoods:
     @property
     def noise_is_known(self) -> bool:
         """Whether s is one: a logistic likelihood has no scale of its own."""
-        return self.loss.name == "logistic"
+        return self.loss.targets_are_classes
 
     def residual(self, mean: FloatArray) -> FloatArray:
         """(m,): yy − 2gᵀw + wᵀGw at one model."""
@@ -74,7 +74,7 @@ def likelihoods(
     problems: Problems, loss: Loss, mean: FloatArray, covariance: FloatArray
 ) -> Likelihoods:
     """Of the rows; a logistic task's at its mode under the prior N(mean, covariance)."""
-    if loss.name == "squared":
+    if loss.quadratic:
         return Likelihoods.squared(problems, loss)
     modes = solve_path(problems, np.ones(1), loss=loss, mean=mean, covariance=covariance)
     return Likelihoods.logistic(problems, loss, modes.coef[:, 0])

@@ -69,7 +69,7 @@ class Tasks:
             case "scores":
                 clip = told.score_clip(float(values["score_width"]))
                 return joined(view.scores(told.noise)[1] / clip, tilt)
-        scales, noises = variance_grid(is_wide(step.name), loss.name)
+        scales, noises = variance_grid(is_wide(step.name), loss)
         return ballots(view.log_likelihood(scales, told.noise * noises))
 
 

@@ -82,6 +82,6 @@ class Priors:
         more where its first mixture lies."""
         tasks = self.likelihoods(problems, loss)
         models = self.models(tasks)
-        if loss.name == "logistic":
+        if not loss.quadratic:
             models = self.models(Likelihoods.logistic(problems, loss, models))
         return models

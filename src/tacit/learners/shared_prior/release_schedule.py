@@ -21,6 +21,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Step
 from tacit.estimator import open_scale
+from tacit.linear.losses import Loss
 from tacit.privacy.mechanisms import GaussianSum, SymmetricGaussian, VoteSum, sum_sensitivity
 from tacit.privacy.mechanisms.sensitivities import covariance_sensitivity
 from tacit.privacy.release import Mechanism
@@ -104,7 +105,7 @@ def _shares(facts: Facts, directions: int, refinements: int) -> list[tuple[str, 
     unscaled = bool((~facts.declared_features).any() or not facts.declared_target)
     shares = [("scale", open_scale.SHARE)] if unscaled else []
     rest = 1 - sum(share for _, share in shares)
-    targets = 0.0 if facts.loss.name == "logistic" else TARGETS
+    targets = 0.0 if facts.loss.targets_are_classes else TARGETS
     if not directions and targets:
         shares += [("level", targets * rest), ("size", targets * rest)]
     lessons = (1 - VOTES) * rest
@@ -148,10 +149,10 @@ def is_wide(step: str) -> bool:
     return step.startswith("variances")
 
 
-def variance_grid(wide: bool, loss: str) -> tuple[FloatArray, FloatArray]:
+def variance_grid(wide: bool, loss: Loss) -> tuple[FloatArray, FloatArray]:
     """The scales c and the noises, relative to s, that tasks vote on; a logistic task has no s."""
     scales = 10.0 ** (np.arange(-2.0, 4.0) if wide else np.linspace(-0.7, 0.7, 5))
-    if loss == "logistic":
+    if loss.targets_are_classes:
         return scales, np.ones(1)
     far = np.array([-4.5, -3.5, -2.7, -2, -1.4, -0.9, -0.4, 0.1])
     return scales, np.exp(far if wide else np.linspace(-0.5, 0.5, 5))

@@ -140,7 +140,7 @@ class InsideSilos(PublicModels):
         sums = home.problems.sum_rows(blocks.terms(cells))
         of = moments_of(blocks, sums, home.problems.sizes.astype(float), np.zeros(J))
         now = learned(of, np.ones(J), home.loss, [])
-        if home.loss.name == "logistic":
+        if home.loss.targets_are_classes:
             f = blocks.coordinates(cells)[:, :-1]
             scores: list[tuple[FloatArray, FloatArray]] = []
             for _ in range(TWIN_ROUNDS):

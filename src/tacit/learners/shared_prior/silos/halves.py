@@ -107,7 +107,7 @@ def residuals(
     array([1. , 0.2])
     """
     eta = products(f, base[None])[:, 0]
-    left = y - eta if loss.name == "squared" else (1 + y) / 2 - expit(eta)
+    left = (1 + y) / 2 - expit(eta) if loss.targets_are_classes else y - eta
     return np.clip(np.nan_to_num(left / largest), -1.0, 1.0)
 
 
@@ -179,7 +179,7 @@ class Coordinator:
 
 def largest_residual(at: Hierarchy, loss: Loss) -> float:
     """Where residuals are clipped: CLIP deviations, and 1 at most, as of a probability."""
-    return 1.0 if loss.name == "logistic" else min(1.0, CLIP * math.sqrt(at.noise))
+    return 1.0 if loss.targets_are_classes else min(1.0, CLIP * math.sqrt(at.noise))
 
 
 @isolated()
@@ -196,7 +196,7 @@ def learned(
     """
     now = from_moments(of, weights)
     slope = 2 * float(ndtr(largest_residual(now, loss) / math.sqrt(now.noise))) - 1
-    if loss.name == "logistic":
+    if loss.targets_are_classes:
         level = float(weights @ of.S[:, 0, -1]) / max(float(weights @ of.people), 1.0)
         now, slope = as_logistic(now, float(np.clip(level, -MOST_CERTAIN, MOST_CERTAIN)))
     for total, variance in scores:

@@ -30,7 +30,7 @@ def home_models(
     problems: Problems, loss: Loss, mean: FloatArray, covariance: FloatArray, noise: float
 ) -> FloatArray:
     """(m, D): each silo's own model."""
-    penalty = noise if loss.name == "squared" else 1.0
+    penalty = 1.0 if loss.targets_are_classes else noise
     joined = solve_path(problems, penalty * FACTORS, loss=loss, mean=mean, covariance=covariance)
     alone = own_path(problems, loss)
     usual = -0.5 * (np.log2(FACTORS) / OCTAVES) ** 2

@@ -117,7 +117,7 @@ def first_share(loss: Loss, mu: float, people: float) -> float:
     >>> first_share(Logistic(), 0.3, 100), first_share(Logistic(), 0.3, 1000)
     (1.0, 0.3)
     """
-    return 1.0 if loss.name == "logistic" and mu * people < ENOUGH else FIRST[loss.name]
+    return 1.0 if loss.targets_are_classes and mu * people < ENOUGH else FIRST[loss.name]
 
 
 @dataclass(frozen=True)

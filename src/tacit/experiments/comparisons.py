@@ -1,0 +1,194 @@
+"""Checks that claims are made of: each compares means of curves and says what it found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from tacit.errors import InvalidInput
+from tacit.experiments.declared import Judgement, Statement, Verdict
+from tacit.experiments.measured import Measured
+
+Check = Callable[[Measured], Judgement]
+Better = Literal["lower", "higher"]
+Place = tuple[str, float | str | None]
+"""Panel and x."""
+
+NO_WORSE = 0.01
+"""Ours may be this share behind before it counts as worse: a tie is no loss."""
+
+
+def verdict(holds: Sequence[bool]) -> Verdict:
+    """Everywhere, somewhere, nowhere.
+
+    >>> verdict([True, False])
+    'holds in part'
+    """
+    if all(holds):
+        return "holds"
+    return "holds in part" if any(holds) else "does not hold here"
+
+
+def below(
+    first: str, second: str, *, panel: str | None = None, at: Sequence[float | str] = ()
+) -> Check:
+    """The mean of the first curve is below that of the second, at every x both have."""
+    return _compared(first, second, lambda ratio: ratio < 1, panel, at)
+
+
+def above(
+    first: str, second: str, *, panel: str | None = None, at: Sequence[float | str] = ()
+) -> Check:
+    """The mean of the first curve is above that of the second, at every x both have."""
+    return _compared(first, second, lambda ratio: ratio > 1, panel, at)
+
+
+def rivals(
+    first: str,
+    second: str,
+    *,
+    within: float = 0.1,
+    panel: str | None = None,
+    at: Sequence[float | str] = (),
+) -> Check:
+    """The two differ by at most a share of the second."""
+    return _compared(first, second, lambda ratio: abs(ratio - 1) <= within, panel, at)
+
+
+def falls(*curves: str, panel: str | None = None) -> Check:
+    """From the first x to the last; in part: not at every step."""
+    return _moves(curves, panel, -1)
+
+
+def rises(*curves: str, panel: str | None = None) -> Check:
+    """From the first x to the last; in part: not at every step."""
+    return _moves(curves, panel, 1)
+
+
+def gains(first: str, second: str, claimed: float, *, at: float | str, panel: str = "") -> Check:
+    """1 − first/second at x: holds from nine tenths of what is claimed, in part if positive."""
+
+    def check(measured: Measured) -> Judgement:
+        found = 1 - _ratio(measured, first, second, (panel, at))
+        told: Verdict = "does not hold here"
+        if found > 0:
+            told = "holds" if found >= 0.9 * claimed else "holds in part"
+        said = f"{found:.1%} at {at}, claimed {claimed:.1%}"
+        return Judgement(told, found, said)
+
+    return check
+
+
+def best_at(curve: str, wanted: Callable[[float], bool], better: Better = "lower") -> Check:
+    """The best x of the curve satisfies ``wanted``, in every panel."""
+
+    def check(measured: Measured) -> Judgement:
+        found = []
+        for panel in _panels(measured, curve):
+            means = [m for m in measured.means(curve, panel) if math.isfinite(m.mean)]
+            sign = 1 if better == "lower" else -1
+            found.append(float(min(means, key=lambda m: sign * m.mean).x or 0.0))
+        said = f"{curve} is best at {', '.join(f'{x:.4g}' for x in found)}"
+        return Judgement(verdict([wanted(x) for x in found]), _middle(found), said)
+
+    return check
+
+
+def ours_no_worse(pairs: Iterable[tuple[str, str]], better: Better = "lower") -> Statement:
+    """At every ε ours is at least as good as what was published (within a hundredth)."""
+    compared = tuple(pairs)
+
+    def check(measured: Measured) -> Judgement:
+        ratios: list[float] = []
+        for ours, published in compared:
+            places = _shared(measured, ours, published, None, ())
+            ratios += [_ratio(measured, ours, published, place) for place in places]
+        good = [r <= 1 + NO_WORSE if better == "lower" else r >= 1 - NO_WORSE for r in ratios]
+        worst = max(ratios) if better == "lower" else min(ratios)
+        said = f"ours / published from {min(ratios):.4g} to {max(ratios):.4g}; worst {worst:.4g}"
+        return Judgement(verdict(good), worst, said)
+
+    return Statement("At every ε ours is at least as good as published.", check, ours=True)
+
+
+def _compared(
+    first: str,
+    second: str,
+    good: Callable[[float], bool],
+    panel: str | None,
+    at: Sequence[float | str],
+) -> Check:
+    def check(measured: Measured) -> Judgement:
+        places = _shared(measured, first, second, panel, at)
+        ratios = [_ratio(measured, first, second, place) for place in places]
+        said = f"{first} / {second}: {_listed(ratios, places)}"
+        return Judgement(verdict([good(r) for r in ratios]), _middle(ratios), said)
+
+    return check
+
+
+def _moves(curves: Sequence[str], panel: str | None, sign: int) -> Check:
+    def check(measured: Measured) -> Judgement:
+        steadily, overall, said = [], [], []
+        for curve in curves:
+            for each in _panels(measured, curve) if panel is None else (panel,):
+                means = [m.mean for m in measured.means(curve, each)]
+                steadily.append(bool(np.all(sign * np.diff(means) >= 0)))
+                overall.append(means[-1] / means[0] if means[0] else math.nan)
+                said.append(f"{curve} {means[0]:.4g} to {means[-1]:.4g}")
+        moved = [sign * (r - 1) > 0 for r in overall]
+        told = verdict(moved)
+        if told == "holds" and not all(steadily):
+            told = "holds in part"
+        return Judgement(told, _middle(overall), "; ".join(said))
+
+    return check
+
+
+def _panels(measured: Measured, *curves: str) -> tuple[str, ...]:
+    return tuple(panel for panel in measured.panels if set(curves) <= set(measured.curves(panel)))
+
+
+def _shared(
+    measured: Measured, first: str, second: str, panel: str | None, at: Sequence[float | str]
+) -> list[Place]:
+    """Where both were measured; a level curve was measured everywhere."""
+    panels = _panels(measured, first, second) if panel is None else (panel,)
+    found: list[Place] = []
+    for each in panels:
+        ours, theirs = measured.places(first, each), measured.places(second, each)
+        both = [x for x in ours if x in theirs or None in theirs]
+        both = both if both != [None] else list(theirs)
+        found += [(each, x) for x in both if not at or x in at]
+    if not found:
+        raise InvalidInput(f"{first!r} and {second!r} were not measured at the same x")
+    return found
+
+
+def _ratio(measured: Measured, first: str, second: str, place: Place) -> float:
+    panel, x = place
+    one, other = (measured.mean(curve, x, panel).mean for curve in (first, second))
+    return one / other if other else math.nan
+
+
+def _middle(values: Sequence[float]) -> float:
+    """One ratio that is far off does not move it."""
+    return float(np.median(values))
+
+
+def _listed(ratios: Sequence[float], places: Sequence[Place]) -> str:
+    """Each ratio and where it was found, the ends only if there are many."""
+    pairs = [f"{r:.3g} at {_said(place)}" for r, place in zip(ratios, places, strict=True)]
+    if len(pairs) > 8:
+        worst, best = np.argmax(ratios), np.argmin(ratios)
+        return f"from {pairs[best]} to {pairs[worst]}, median {np.median(ratios):.3g}"
+    return ", ".join(pairs)
+
+
+def _said(place: Place) -> str:
+    panel, x = place
+    where = f"{x:.4g}" if isinstance(x, (int, float)) else str(x or "every x")
+    return f"{where} ({panel})" if panel else where

@@ -1,0 +1,94 @@
+"""What came of a figure: its numbers, and a verdict on each of its claims."""
+
+from __future__ import annotations
+
+import math
+import platform
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from tacit._version import __version__
+from tacit.experiments.declared import SAID_OF, Experiment, Judgement, Statement
+from tacit.experiments.measured import Measured
+
+VERSIONED = ("numpy", "scipy", "scikit-learn", "torch")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A figure that was run."""
+
+    figure: Experiment
+    measured: Measured
+    quick: bool
+    findings: tuple[tuple[Statement, Judgement], ...]
+
+    @classmethod
+    def of(cls, figure: Experiment, measured: Measured, *, quick: bool) -> Reproduction:
+        """With its claims judged."""
+        judged = tuple((claim, claim.check(measured)) for claim in figure.claims)
+        return cls(figure, measured, quick, judged)
+
+    def verdicts(self) -> list[dict[str, Any]]:
+        """Each claim, what came of it, and the number that it turns on."""
+        return [
+            {
+                "claim": claim.sentence,
+                "said_by": "tacit" if claim.ours else "the paper",
+                "verdict": finding.verdict,
+                "size": _finite(finding.size),
+                "numbers": finding.numbers,
+            }
+            for claim, finding in self.findings
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, with means and bands."""
+        figure, measured = self.figure, self.measured
+        return {
+            "figure": figure.name,
+            "title": figure.title,
+            "shows": figure.shows,
+            "quick": self.quick,
+            "repetitions": len(figure.seeds(quick=self.quick)),
+            "verdicts": self.verdicts(),
+            "curves": [
+                {
+                    "panel": panel,
+                    "curve": curve,
+                    "kind": (kind := figure.curves.get(curve, "other")),
+                    "guarantee": SAID_OF[kind],
+                    "points": [
+                        [m.x, _finite(m.mean), _finite(m.half_width), m.repetitions]
+                        for m in measured.means(curve, panel)
+                    ],
+                }
+                for panel in measured.panels
+                for curve in measured.curves(panel)
+            ],
+            "made": made(),
+        }
+
+
+def made() -> dict[str, str]:
+    """When, on what machine and with which versions."""
+    machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    today = datetime.now(UTC).date().isoformat()
+    return {"date": today, "machine": machine, "tacit": __version__} | _versions()
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # an extra that is not installed
+            continue
+    return found
+
+
+def _finite(value: float) -> float | None:
+    """JSON knows no infinity."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,99 @@
+"""Runs a figure: its cells in parallel, each kept as it is done, so that a second run goes on.
+
+A cell's result is kept under a key of everything it is a function of: the figure's name, the cell,
+the repetition, the sources of the library (but for what only shows results) and the data files'
+digests. Whatever changes, its results are measured again; an interrupted run loses the cells that
+were being measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tacit.datasets.loaders import require_file
+from tacit.experiments.declared import Cell, Experiment, Point
+from tacit.experiments.measured import Measured, MeasuredPoint
+from tacit.files import make, replace_file
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what, done, of)."""
+
+SHOWING = ("cli", "report")  # packages that no measurement depends on
+
+
+def run(
+    figure: Experiment,
+    kept: Path,
+    *,
+    quick: bool = False,
+    jobs: int = 1,
+    progress: Progress = lambda what, done, of: None,
+) -> Measured:
+    """Measures what is not kept yet, and returns everything."""
+    digests = [require_file(name) for name in figure.files]
+    make(kept)
+    work = [(c, s) for s in figure.seeds(quick=quick) for c in figure.cells(quick=quick)]
+    keys = {i: _key(figure, cell, seed, digests) for i, (cell, seed) in enumerate(work)}
+    found = {i: points for i, key in keys.items() if (points := _read(kept / key)) is not None}
+    missing = [i for i in keys if i not in found]
+    progress(figure.name, len(found), len(work))
+    for i, points in _measured(figure, [(i, *work[i]) for i in missing], jobs):
+        replace_file(kept / keys[i], json.dumps([list(p) for p in points]).encode())
+        found[i] = points
+        progress(figure.name, len(found), len(work))
+    return Measured(
+        tuple(
+            MeasuredPoint(point.panel, point.curve, point.x, work[i][1], point.y)
+            for i in range(len(work))
+            for point in found[i]
+        )
+    )
+
+
+def _measured(
+    figure: Experiment, work: Iterable[tuple[int, Cell, int]], jobs: int
+) -> Iterator[tuple[int, list[Point]]]:
+    """In whatever order they are done; with one job, here."""
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
+        yield from parallel(delayed(_one)(figure.measure, *item) for item in work)
+
+
+def _one(
+    measure: Callable[..., Iterable[Point]], i: int, cell: Cell, seed: int
+) -> tuple[int, list[Point]]:
+    return i, [point._replace(y=float(point.y)) for point in measure(seed=seed, **cell)]
+
+
+def _key(figure: Experiment, cell: Cell, seed: int, digests: list[str]) -> str:
+    """The name of the file that keeps a cell."""
+    what = json.dumps([figure.name, cell, seed, digests, _sources()], sort_keys=True, default=repr)
+    return f"{figure.name}-{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
+
+
+@cache
+def _sources() -> str:
+    """A digest of the library, without what only shows results."""
+    package = Path(str(files("tacit")))
+    found = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        if file.relative_to(package).parts[0] not in SHOWING:
+            found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def _read(file: Path) -> list[Point] | None:
+    """What was kept; a file that was not written to its end is not there."""
+    try:
+        content: Any = json.loads(file.read_bytes())
+        return [Point(*values) for values in content]
+    except (OSError, ValueError, TypeError):
+        return None

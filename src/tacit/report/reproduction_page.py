@@ -1,0 +1,123 @@
+"""Figures of the papers, run again: one page for all of them, and the files of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from tacit._version import __version__
+from tacit.experiments.catalogue import PAPERS
+from tacit.experiments.reproduction import Reproduction, made
+from tacit.files import make, replace_file
+from tacit.report.html import Figure as Plot
+from tacit.report.html import HtmlTable, Page, Section, number, paragraph
+from tacit.report.reproduction_plots import legend, line_plot, matrix_plot
+from tacit.report.reproduction_svg import picture
+
+LEAD = (
+    "Each figure with the claims that its paper makes about it, and what came of them here. A "
+    "curve marked “as published” has an ε that is only claimed: its guarantee was refuted. The one "
+    "marked “ours” has the same ε with a guarantee that holds."
+)
+MOST_ROWS = 400  # of a table in the page; all numbers are in data.csv
+
+
+def write_outcome(outcome: Reproduction, out: Path) -> list[Path]:
+    """data.csv, result.json, plot.svg (but for tables) and page.html, in a folder of its name."""
+    folder = out / outcome.figure.name
+    make(folder)
+    content = {
+        "data.csv": outcome.measured.csv(),
+        "result.json": json.dumps(outcome.to_dict(), ensure_ascii=False, indent=1) + "\n",
+        "page.html": page([outcome]).html(),
+    }
+    if outcome.figure.drawn != "table":
+        content["plot.svg"] = picture(outcome.figure, outcome.measured)
+    for name, text in content.items():
+        replace_file(folder / name, text.encode())
+    return [folder / name for name in content]
+
+
+def page(outcomes: Sequence[Reproduction]) -> Page:
+    """One page, whatever was run."""
+    quick = any(outcome.quick for outcome in outcomes)
+    how = "quick: fewer repetitions and smaller settings than the papers'" if quick else "full"
+    about = ", ".join(f"{name} {value}" for name, value in made().items())
+    summary = Section(
+        "summary", "What holds", (paragraph(f"Run: {how}. Made: {about}."), _summary(outcomes))
+    )
+    title = outcomes[0].figure.title if len(outcomes) == 1 else "The papers, run again"
+    sections = (summary, *map(_section, outcomes))
+    return Page(title, "tacit reproduce", LEAD, sections, __version__)
+
+
+def _summary(outcomes: Iterable[Reproduction]) -> HtmlTable:
+    rows = tuple(
+        (outcome.figure.name, claim.sentence, "tacit" if claim.ours else "paper", finding.verdict)
+        for outcome in outcomes
+        for claim, finding in outcome.findings
+    )
+    return HtmlTable(
+        "Claims and verdicts", ("figure", "claim", "by", "verdict"), rows, of_words=True
+    )
+
+
+def _section(outcome: Reproduction) -> Section:
+    figure = outcome.figure
+    paper = PAPERS[figure.name[:2]]
+    parts: list[str | HtmlTable | Plot] = [
+        paragraph(f"{paper}. {figure.shows}"),
+        _verdicts(outcome),
+    ]
+    plots = _plots(outcome)
+    parts += plots or [_numbers(outcome, panel) for panel in outcome.measured.panels]
+    name = figure.name.lower().replace(".", "-")
+    return Section(name, f"{figure.name}: {figure.title}", tuple(parts))
+
+
+def _verdicts(outcome: Reproduction) -> str:
+    items = "".join(
+        f"<li><strong>{escape(finding.verdict)}</strong>{' (said by us)' if claim.ours else ''}: "
+        f"{escape(claim.sentence)} <em>{escape(finding.numbers)}</em></li>"
+        for claim, finding in outcome.findings
+    )
+    return f'<ul class="plain">{items}</ul>'
+
+
+def _plots(outcome: Reproduction) -> list[Plot]:
+    figure, measured = outcome.figure, outcome.measured
+    name = figure.name.lower()
+    if figure.drawn == "table":
+        return []
+    if figure.drawn == "matrices":
+        traces, look = matrix_plot(measured)
+        table = _numbers(outcome, measured.panels[0])
+        return [Plot(f"{name}-plot", figure.title, figure.shows, traces, look, table)]
+    return [
+        Plot(
+            f"{name}-plot{i}",
+            panel or figure.title,
+            f"{figure.axes[1]} by {figure.axes[0]}; bands are 95% of the mean.",
+            *line_plot(figure, measured, panel),
+            _numbers(outcome, panel),
+        )
+        for i, panel in enumerate(measured.panels)
+    ]
+
+
+def _numbers(outcome: Reproduction, panel: str) -> HtmlTable:
+    figure, measured = outcome.figure, outcome.measured
+    rows = [
+        (legend(figure, curve), _place(m.x), number(m.mean), f"±{number(m.half_width)}")
+        for curve in measured.curves(panel)
+        for m in measured.means(curve, panel)
+    ]
+    about = f"{figure.name} {panel}".strip()
+    headings = ("curve", figure.axes[0], figure.axes[1], "95%")
+    return HtmlTable(about, headings, tuple(rows[:MOST_ROWS]))
+
+
+def _place(x: float | str | None) -> str:
+    return "every" if x is None else f"{x:.4g}" if isinstance(x, (int, float)) else x
