@@ -34,6 +34,7 @@ from tacit.metrics import nmse_per_task
 
 EPSILONS = (None, 0.1, 0.5, 1.0, 3.0, 10.0)
 CLIP = 30.0
+ROWS = 30  # of each task, as the generators draw them
 
 
 def learners(budget: Budget | None, kind: str) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def learners(budget: Budget | None, kind: str) -> dict[str, Any]:
         found["CovariancePrior diagonal"] = CovariancePrior(structure="diagonal", **common)
     found[proximal.__name__] = proximal(**bare)
     if budget is not None:
-        published = proximal(as_published=True, **bare)
+        published = proximal(as_published=True, step=1 / ROWS, **common)  # unit rows: L ≤ n
         found[f"{proximal.__name__} as published (not private)"] = published
     found["TaskRelationship (DP-MTRL)"] = TaskRelationship(**bare)
     found["AveragedModel (DP-AGGR)"] = AveragedModel(**bare)

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from tacit.learners.averaged_model import AveragedModel
     from tacit.learners.covariance_prior import CovariancePrior
     from tacit.learners.mean_regularized import MeanRegularized
-    from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
+    from tacit.learners.model_protected import (
+        Decomposed,
+        GroupSparse,
+        LowRank,
+        ModelProtected,
+    )
     from tacit.learners.pooled import Pooled
     from tacit.learners.shared_prior import SharedPrior
     from tacit.learners.single_task import SingleTask
@@ -43,6 +48,7 @@ _HOME = {
     "Ledger": "tacit.privacy.ledger",
     "LowRank": "tacit.learners.model_protected",
     "MeanRegularized": "tacit.learners.mean_regularized",
+    "ModelProtected": "tacit.learners.model_protected",
     "Pooled": "tacit.learners.pooled",
     "Release": "tacit.privacy.release",
     "SharedPrior": "tacit.learners.shared_prior",
@@ -65,6 +71,7 @@ __all__ = [
     "Ledger",
     "LowRank",
     "MeanRegularized",
+    "ModelProtected",
     "Pooled",
     "Release",
     "SharedPrior",

@@ -35,7 +35,6 @@ from tacit.privacy.mechanisms import (
     TwoSidedWishart,
 )
 
-NO_NOISE = Budget(1e9, 1e-5)
 ALL: list[Any] = [LowRank, GroupSparse, Decomposed]
 
 
@@ -53,20 +52,20 @@ def tasks_of(data: Generated) -> tuple[list[FloatArray], list[FloatArray]]:
 
 
 def gradient(X: FloatArray, y: FloatArray, w: FloatArray, mu: float) -> FloatArray:
-    """Of ½‖Xw − y‖²/L_i + (μ/2)‖w‖², L_i the task's own curvature (docs: difference 3)."""
-    return np.asarray(X.T @ (X @ w - y) / np.linalg.eigvalsh(X.T @ X)[-1] + mu * w)
+    """Of ½‖Xw − y‖² + (μ/2)‖w‖²."""
+    return np.asarray(X.T @ (X @ w - y) + mu * w)
 
 
 def clipped(w: FloatArray, K: float) -> FloatArray:
     return np.asarray(w / max(1.0, float(np.linalg.norm(w)) / K))
 
 
-def beta(t: int, accelerated: bool, mu: float) -> float:
+def beta(t: int, accelerated: bool, mu: float, L: float) -> float:
     if not accelerated:
         return 0.0
     if mu == 0:
         return (t - 1) / (t + 2)
-    root = math.sqrt(mu / (1 + mu))
+    root = math.sqrt(mu / L)
     return (1 - root) / (1 + root)
 
 
@@ -85,27 +84,40 @@ def projection(Sigma: FloatArray, level: float, m: int, group: bool) -> FloatArr
     return np.asarray(U @ S @ U.T)  # step 8
 
 
+class Curator:
+    """Steps 3–5 in a loop: what the run released is used, and is found to be W̃W̃ᵀ + E."""
+
+    def __init__(self, released: list[FloatArray], K: float) -> None:
+        self.released, self.K, self.noise = released, K, list[FloatArray]()
+
+    def covariance(self, W_tilde: FloatArray) -> FloatArray:
+        Sigma = self.released[len(self.noise)]
+        self.noise.append(Sigma - W_tilde @ W_tilde.T)
+        return Sigma
+
+    def clipped(self, W: FloatArray) -> FloatArray:
+        return np.column_stack([clipped(w, self.K) for w in W.T])
+
+
 def algorithm_2_or_3(
     data: Generated,
     W0: FloatArray,
-    K: float,
+    curator: Curator,
     lam: float,
-    T: int,
+    eta: float,
     *,
     accelerated: bool,
     mu: float,
     group: bool,
 ) -> FloatArray:
-    """Without step 5's noise."""
     Xs, ys = tasks_of(data)
-    m, eta = len(Xs), 1 / (1 + mu)
-    W = W0.copy()  # (d, m)
-    W_hat_before = np.column_stack([clipped(W[:, i], K) for i in range(m)])
-    for t in range(1, T + 1):
-        W_tilde = np.column_stack([clipped(W[:, i], K) for i in range(m)])  # step 3
-        M = projection(W_tilde @ W_tilde.T, eta * lam, m, group)  # steps 4, 6–8
+    m, W = len(Xs), W0.copy()  # (d, m)
+    W_hat_before = curator.clipped(W)  # Ŵ^(0) = W̃^(0)
+    for t in range(1, len(curator.released) + 1):
+        W_tilde = curator.clipped(W)  # step 3
+        M = projection(curator.covariance(W_tilde), eta * lam, m, group)  # steps 4–8
         W_hat = np.column_stack([M @ W_tilde[:, i] for i in range(m)])  # step 9
-        b = beta(t, accelerated, mu)
+        b = beta(t, accelerated, mu, 1 / eta)
         for i in range(m):
             z = W_hat[:, i] + b * (W_hat[:, i] - W_hat_before[:, i])  # step 10
             W[:, i] = z - eta * gradient(Xs[i], ys[i], z, mu)  # step 11
@@ -116,24 +128,22 @@ def algorithm_2_or_3(
 def algorithm_4(
     data: Generated,
     W0: FloatArray,
-    K: float,
+    curator: Curator,
     lam1: float,
     lam2: float,
-    T: int,
+    eta: float,
     *,
     accelerated: bool,
     group: bool,
     own: str,
 ) -> FloatArray:
-    """Without step 6's noise. η = ½: the loss has twice the curvature in (P, Q)."""
     Xs, ys = tasks_of(data)
-    m, eta = len(Xs), 0.5
+    m = len(Xs)
     P, Q = W0.copy(), W0.copy()  # step 2
-    P_hat_before = np.column_stack([clipped(P[:, i], K) for i in range(m)])
-    Q_hat_before = W0.copy()
-    for t in range(1, T + 1):
-        P_tilde = np.column_stack([clipped(P[:, i], K) for i in range(m)])  # step 4
-        M = projection(P_tilde @ P_tilde.T, eta * lam1, m, group)  # steps 5, 7–9
+    P_hat_before, Q_hat_before = curator.clipped(P), W0.copy()
+    for t in range(1, len(curator.released) + 1):
+        P_tilde = curator.clipped(P)  # step 4
+        M = projection(curator.covariance(P_tilde), eta * lam1, m, group)  # steps 5–9
         P_hat = M @ P_tilde  # step 10
         Q_hat = np.zeros_like(Q)
         for i in range(m):  # step 11, and Remark 4
@@ -144,7 +154,7 @@ def algorithm_4(
                 Q_hat[:, i] = max(0.0, 1 - eta * lam2 / float(np.linalg.norm(q))) * q
             else:
                 Q_hat[:, i] = q / (1 + 2 * eta * lam2)
-        b = beta(t, accelerated, 0.0)
+        b = beta(t, accelerated, 0.0, 1 / eta)
         for i in range(m):
             z_p = P_hat[:, i] + b * (P_hat[:, i] - P_hat_before[:, i])  # step 13
             z_q = Q_hat[:, i] + b * (Q_hat[:, i] - Q_hat_before[:, i])  # step 14
@@ -152,6 +162,33 @@ def algorithm_4(
             P[:, i], Q[:, i] = z_p - eta * slope, z_q - eta * slope  # steps 15, 16
         P_hat_before, Q_hat_before = P_hat, Q_hat
     return np.asarray(P_hat_before + Q_hat_before)  # step 12
+
+
+def algorithm_5(
+    data: Generated,
+    W0: FloatArray,
+    noisy: list[FloatArray],
+    curator: Curator,
+    lam: float,
+    eta: float,
+) -> FloatArray:
+    """With Algorithm 2's mapping and learner, accelerated; step 4's noisy models are the run's."""
+    Xs, ys = tasks_of(data)
+    m, W = len(Xs), W0.copy()
+    W_hat_before = noisy[0]  # Ŵ^(0) = W̃^(0)
+    for t in range(1, len(noisy) + 1):
+        W_tilde = noisy[t - 1]  # step 4: no clip after the noise
+        M = projection(curator.covariance(W_tilde), eta * lam, m, False)  # steps 5–7
+        W_hat = M @ W_tilde  # step 8
+        for i in range(m):
+            z = W_hat[:, i] + (t - 1) / (t + 2) * (W_hat[:, i] - W_hat_before[:, i])
+            W[:, i] = z - eta * gradient(Xs[i], ys[i], z, 0.0)
+        W_hat_before = W_hat
+    return np.asarray(W_hat_before)
+
+
+def covariances(model: Any) -> list[FloatArray]:
+    return [np.asarray(line["covariance"]) for line in model.history_]
 
 
 @pytest.fixture(scope="module")
@@ -165,60 +202,121 @@ def start_at(W0: FloatArray, data: Generated) -> Any:
     return lambda problems, loss: known[problems.y.tobytes()][None]
 
 
+LITERAL: dict[str, Any] = {
+    "as_published": True, "step": 0.02, "fit_intercept": False, "noise": "simulated",
+    "random_state": 0,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("mu", [0.0, 0.1])
 @pytest.mark.parametrize("accelerated", [True, False])
 @pytest.mark.parametrize("learner", [LowRank, GroupSparse])
-@pytest.mark.parametrize("literal", [True, False], ids=["as published", "sound"])
 @pytest.mark.parametrize("K", [1.0, 50.0], ids=["clipping", "free"])
-def test_without_noise_it_is_the_printed_algorithm(
-    small: Generated, learner: Any, accelerated: bool, mu: float, literal: bool, K: float
+@pytest.mark.parametrize("epsilon", [2.0, 1e9], ids=["noise", "no noise"])
+def test_as_published_is_the_printed_algorithm(
+    small: Generated, learner: Any, accelerated: bool, mu: float, K: float, epsilon: float
 ) -> None:
-    if not literal and K == 1.0:
-        pytest.skip("the sound version clips only what is released")
     W0 = np.random.default_rng(1).normal(size=(5, 9))
     model = learner(
-        budget=NO_NOISE, rounds=6, clip_norm=K, penalty=0.4, accelerated=accelerated,
-        strong_convexity=mu, start=start_at(W0, small), refit=False, as_published=literal,
-        mechanism="laplace" if learner is GroupSparse else "wishart",
-        noise="simulated", random_state=0, fit_intercept=False,
+        budget=Budget(epsilon, 1e-5), rounds=6, clip_norm=K, penalty=20.0, accelerated=accelerated,
+        strong_convexity=mu, start=start_at(W0, small), **LITERAL,
     ).fit(small.X, small.y, task=small.task)  # fmt: skip
+    curator = Curator(covariances(model), K)
     expected = algorithm_2_or_3(
-        small, W0, K, 0.4, 6, accelerated=accelerated, mu=mu, group=learner is GroupSparse
+        small, W0, curator, 20.0, 0.02, accelerated=accelerated, mu=mu, group=learner is GroupSparse
     )
-    np.testing.assert_allclose(model.coef_, expected, atol=2e-4 * max(1.0, K))
+    np.testing.assert_allclose(model.coef_, expected, rtol=0, atol=1e-10)
+    scale = K**2 / (2 * np.array([line["event"]["epsilon"] for line in model.history_]))
+    for noise, size in zip(curator.noise, scale, strict=True):  # step 5: W_d(d + 1, K²/2ε_t I)
+        assert np.linalg.eigvalsh(noise)[0] > -1e-9 * K**2
+        assert np.trace(noise) < 5 * 30 * size + 1e-8
+
+
+def test_as_published_spends_by_definition_7(small: Generated) -> None:
+    model = LowRank(budget=Budget(1.0, 1e-4), rounds=8, clip_norm=1.0, **LITERAL)
+    model.fit(small.X, small.y, task=small.task)
+    spent = [line["event"]["epsilon"] for line in model.history_]
+    np.testing.assert_allclose(np.array(spent) / spent[0], np.arange(1, 9) ** 0.4)
+    assert kov_epsilon(spent, 1e-4) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("accelerated", [True, False])
 @pytest.mark.parametrize("shared", ["trace", "group"])
 @pytest.mark.parametrize("own", ["l1", "column", "squared"])
-def test_without_noise_decomposed_is_the_printed_algorithm(
+def test_as_published_decomposed_is_the_printed_algorithm(
     small: Generated, shared: Any, own: Any, accelerated: bool
 ) -> None:
     W0 = np.random.default_rng(1).normal(size=(5, 9))
     model = Decomposed(
-        budget=NO_NOISE, rounds=6, clip_norm=1.5, penalty=0.4, own_penalty=0.1, shared=shared,
-        own=own, accelerated=accelerated, start=start_at(W0, small), as_published=True,
-        noise="simulated", random_state=0, fit_intercept=False,
+        budget=Budget(5.0), rounds=6, clip_norm=1.5, penalty=20.0, own_penalty=5.0, shared=shared,
+        own=own, accelerated=accelerated, start=start_at(W0, small), **LITERAL,
     ).fit(small.X, small.y, task=small.task)  # fmt: skip
     expected = algorithm_4(
-        small, W0, 1.5, 0.4, 0.1, 6, accelerated=accelerated, group=shared == "group", own=own
+        small, W0, Curator(covariances(model), 1.5), 20.0, 5.0, 0.02,
+        accelerated=accelerated, group=shared == "group", own=own,
+    )  # fmt: skip
+    np.testing.assert_allclose(model.coef_, expected, rtol=0, atol=1e-10)
+
+
+def test_as_published_algorithm_5_goes_on_with_the_noisy_models(small: Generated) -> None:
+    W0 = np.random.default_rng(1).normal(size=(5, 9))
+    ledger = Ledger.in_memory()
+    model = LowRank(
+        budget=Budget(5.0), protect_examples=Budget(1.0, 1e-5), rounds=4, clip_norm=1.5,
+        penalty=20.0, start=start_at(W0, small), ledger=ledger, **LITERAL,
+    ).fit(small.X, small.y, task=small.task)  # fmt: skip
+    own = model._own_door
+    spends = [e.payload for e in own.ledger.spends(own.run)]
+    epsilons = [spend["event"]["epsilon"] for spend in spends]
+    noisy = [model._noised(number).T for number in range(4)]
+    curator = Curator(covariances(model), math.inf)
+    expected = algorithm_5(small, W0, noisy, curator, 20.0, 0.02)
+    np.testing.assert_allclose(model.coef_, expected, rtol=0, atol=1e-10)
+    assert all(np.linalg.eigvalsh(noise)[0] > -1e-9 for noise in curator.noise)
+    scales = [spend["mechanism"]["row"]["scale"] for spend in spends]
+    assert scales == pytest.approx(np.array(epsilons) / (2 * 1.5))  # step 4: exp(−(2K/ε)‖b‖)
+    assert kov_epsilon(epsilons, 1e-5) == pytest.approx(1.0)  # step 2: Definition 7
+
+
+def test_a_declared_step_makes_a_sound_run_the_same_algorithm(small: Generated) -> None:
+    """But for the clip of what is not released, and the noise."""
+    W0 = np.random.default_rng(1).normal(size=(5, 9))
+    model = LowRank(
+        budget=Budget(1e9), rounds=6, clip_norm=50.0, penalty=20.0, mechanism="wishart",
+        start=start_at(W0, small), refit=False, **(LITERAL | {"as_published": False}),
+    ).fit(small.X, small.y, task=small.task)  # fmt: skip
+    curator = Curator(covariances(model), 50.0)
+    expected = algorithm_2_or_3(
+        small, W0, curator, 20.0, 0.02, accelerated=True, mu=0.0, group=False
     )
-    np.testing.assert_allclose(model.coef_, expected, atol=5e-4)
+    np.testing.assert_allclose(model.coef_, expected, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"as_published": True}, "clip_norm"),
+        ({"as_published": True, "clip_norm": 1.0}, "step"),
+        ({"step": 0.1}, "clip_norm"),
+        ({"penalty": 1.0}, "step"),
+    ],
+)
+def test_lambda_has_one_meaning(wrong: Any, match: str, small: Generated) -> None:
+    """Of objective (2), in the units of the data: nothing stands for another λ in silence."""
+    with pytest.raises(InvalidInput, match=match):
+        LowRank(budget=Budget(1.0), **wrong).fit(small.X, small.y, task=small.task)
 
 
 def test_many_rounds_without_noise_come_to_the_optimum_of_the_objective() -> None:
+    """At the same λ as the twin, which solves objective (2) exactly."""
     data = related_tasks(9, 12, 4, rng=np.random.default_rng(3))
+    L = max(np.linalg.eigvalsh(X.T @ X)[-1] for X in tasks_of(data)[0])
     model = LowRank(
-        budget=NO_NOISE, rounds=800, clip_norm=10.0, penalty=0.3, refit=False, start="zeros",
-        schedule=("power", 0.0), mechanism="wishart",
-        noise="simulated", random_state=0, fit_intercept=False,
+        budget=Budget(1e9, 1e-5), rounds=400, clip_norm=5.0, penalty=5.0, start="zeros",
+        schedule=("power", 0.0), **(LITERAL | {"step": 1 / L}),
     ).fit(data.X, data.y, task=data.task)  # fmt: skip
-    Xs, ys = tasks_of(data)
-    V = -np.column_stack(
-        [gradient(X, y, w, 0.0) for X, y, w in zip(Xs, ys, model.coef_.T, strict=True)]
-    )
-    assert np.linalg.norm(V, 2) <= 0.3 * 1.02
-    assert (V * model.coef_).sum() == pytest.approx(0.3 * TraceNorm().value(model.coef_), rel=0.02)
+    twin = LowRank(penalty=5.0, fit_intercept=False).fit(data.X, data.y, task=data.task)
+    np.testing.assert_allclose(model.coef_, twin.coef_, atol=1e-3)
 
 
 # --- what is released ---------------------------------------------------------------------------
@@ -271,16 +369,30 @@ def test_a_run_costs_the_budget_and_no_more(learner: Any, kind: Any, small: Gene
     assert len(model.history_) == 4
 
 
-def test_the_schedule_is_theorem_6() -> None:
-    assert recommended(False, 0.0) == ("power", 0.0)
-    assert recommended(True, 0.0) == ("power", 0.4)
-    ratio = 0.25 / 1.25
-    assert recommended(False, 0.25) == ("geometric", (1 - ratio) ** 0.4)
-    assert recommended(True, 0.25) == ("geometric", (1 - math.sqrt(ratio)) ** 0.2)
-    given = schedule_weights([1.0, 3.0], 2, accelerated=True, strong_convexity=0.0)
+@pytest.mark.parametrize(("delta", "power"), [(1e-5, 2 / 5), (0.0, 2 / 3)])
+def test_the_schedule_is_theorem_6_or_11(delta: float, power: float) -> None:
+    assert recommended(False, 0.0, delta=delta) == ("power", 0.0)
+    assert recommended(True, 0.0, delta=delta) == ("power", power)
+    assert recommended(False, 0.2, delta=delta) == ("geometric", 0.8**power)
+    Q = 1 - math.sqrt(0.2)
+    assert recommended(True, 0.2, delta=delta) == ("geometric", Q ** (power / 2))
+
+
+def test_a_schedule_may_be_any_weights() -> None:
+    given = schedule_weights([1.0, 3.0], 2, True, 0.0, delta=1e-5)
     assert given.tolist() == [1.0, 3.0]
     with pytest.raises(InvalidInput, match="2 weights for 3 rounds"):
-        schedule_weights([1.0, 3.0], 3, accelerated=True, strong_convexity=0.0)
+        schedule_weights([1.0, 3.0], 3, True, 0.0, delta=1e-5)
+
+
+@pytest.mark.parametrize(("delta", "power"), [(1e-3, 2 / 5), (0.0, 2 / 3)])
+def test_a_run_without_delta_follows_theorem_11(
+    delta: float, power: float, small: Generated
+) -> None:
+    model = LowRank(budget=Budget(1.0, delta), mechanism="wishart", rounds=4)
+    model.fit(small.X, small.y, task=small.task)
+    spent = np.array([line["event"]["epsilon"] for line in model.history_])
+    np.testing.assert_allclose(spent / spent[0], np.arange(1, 5) ** power, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +400,7 @@ def test_the_schedule_is_theorem_6() -> None:
 )
 def test_a_schedule_needs_weights(given: Any) -> None:
     with pytest.raises(InvalidInput, match="non-negative finite weights"):
-        schedule_weights(given, 2, accelerated=True, strong_convexity=0.0)
+        schedule_weights(given, 2, True, 0.0, delta=1e-5)
 
 
 @pytest.mark.parametrize("schedule", [[1.0, 2.0, 2.0], ("power", 3.0)])
@@ -319,7 +431,7 @@ def test_rounds_spend_by_the_schedule(small: Generated) -> None:
 def test_published_budgets_fill_definition_7() -> None:
     from tacit.privacy.accounting import Cost
 
-    weights = schedule_weights("auto", 20, accelerated=True, strong_convexity=0.0)
+    weights = schedule_weights("auto", 20, True, 0.0, delta=1e-4)
     amounts = published_amounts(weights, Cost(epsilon=1.0, delta=1e-4))
     assert kov_epsilon(list(amounts), 1e-4) == pytest.approx(1.0, rel=1e-9)
 
@@ -330,7 +442,9 @@ def test_published_budgets_fill_definition_7() -> None:
 def test_a_published_epsilon_is_only_a_claim(
     learner: Any, version: Any, kind: Any, small: Generated
 ) -> None:
-    model = learner(budget=Budget(1.0, 1e-4), as_published=version, covariance=kind)
+    model = learner(
+        budget=Budget(1.0, 1e-4), as_published=version, covariance=kind, clip_norm=1.0, step=0.02
+    )
     model.fit(small.X, small.y, task=small.task)
     promised = model.guarantee_
     assert not promised.proven
@@ -423,7 +537,8 @@ def test_protecting_examples_is_a_second_guarantee(
         budget=Budget(1.0, 1e-4),
         protect_examples=Budget(4.0, 0.0),
         rounds=2,
-        as_published=published,
+        clip_norm=1.0,
+        **({"as_published": True, "step": 0.02} if published else {}),
     ).fit(small.X, small.y, task=small.task)
     local = model.local_guarantee_
     assert local.epsilon == pytest.approx(4.0)
@@ -623,5 +738,5 @@ def test_any_single_task_learner_may_start(start: Any, small: Generated) -> None
 
 
 def test_the_rules_survive_the_message() -> None:
-    rules = module.Rules(0, 1.0, True, 0.1, 1.0, 0.0, True, False, True, 0, -1, 0.1)
+    rules = module.Rules(0, 1.0, True, True, 0.1, 1.0, 0.0, True, False, True, 0, -1, 0.1)
     assert module.Rules.of(rules.declared()) == rules

@@ -2,9 +2,10 @@
 
 S1: Liang, Liu, Zhou, Jiang, Zhang, Wang, "Model-Protected Multi-Task Learning", TPAMI
 (arXiv 1809.06546).
-``ModelProtected`` is Algorithm 1, the framework; ``LowRank`` is Algorithm 2, ``GroupSparse``
-Algorithm 3, ``Decomposed`` Algorithm 4 with the variants of Remark 4; ``protect_examples`` is
-Algorithm 5.
+``ModelProtected`` is Algorithm 1, the framework, with a mapping and a learner that you bring;
+``LowRank`` is Algorithm 2, ``GroupSparse`` Algorithm 3, ``Decomposed`` Algorithm 4 with the
+variants of Remark 4; ``protect_examples`` is Algorithm 5. ``bounds`` has the theorems' numbers.
+``as_published=True`` is what is printed, line by line; K and η are then inputs.
 
 **Symbols**
 
@@ -29,7 +30,8 @@ P, Q     ``shared``, ``own``     the two parts of a decomposed model
 2. Noise that is not positive needs a shift: Σ + cI with the public c = spectral edge of the noise.
    Under high noise all eigenvalues are then large, M → I and tasks stay alone (Proposition 1).
 3. Each task divides its loss by its own curvature at home, so that the public step η = 1 suits all
-   (linear/standardised.py); a step 1/L from everybody's data would leak.
+   (linear/standardised.py); a step 1/L from everybody's data would leak. With a declared ``step``
+   and ``clip_norm`` the objective is the paper's, and ``penalty`` its λ.
 4. Only what is released is clipped; a task goes on with its unclipped model, which is its own.
 5. λ, K and T follow public rules. S1 cross-validates all of them without paying.
 6. ``refit``: after the last round every task solves to convergence at home under the prior that the
@@ -43,13 +45,10 @@ P, Q     ``shared``, ``own``     the two parts of a decomposed model
 **Sensitivity.** √2 K² (replace), K² (zero-out) for WWᵀ and its diagonal, in Frobenius norm.
 """
 
-from tacit.learners.model_protected.estimators import (
-    Decomposed,
-    GroupSparse,
-    LowRank,
-    ModelProtected,
-)
-from tacit.learners.model_protected.tasks_and_curator import Curator, Rules, Tasks, solved_at_home
+from tacit.learners.model_protected.estimators import Decomposed, GroupSparse, LowRank
+from tacit.learners.model_protected.framework import ModelProtected
+from tacit.learners.model_protected.solved_at_home import solved_at_home
+from tacit.learners.model_protected.tasks_and_curator import Curator, Rules, Tasks
 
 __all__ = [
     "Curator",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ from tacit.errors import InvalidInput
 from tacit.parameters import Between, NonNegative
 from tacit.privacy.accounting import (
     Cost,
+    Pure,
     geometric_schedule,
     kov_epsilon,
     power_schedule,
@@ -58,15 +60,24 @@ def sound_mechanism(
 
 
 def published_mechanism(
-    kind: Kind, clip_norm: float, epsilon: float, version: Literal["last", "first"]
+    kind: Kind,
+    clip_norm: float,
+    epsilon: float,
+    version: Literal["last", "first"],
+    *,
+    clipped: bool = True,
 ) -> PublishedWishart:
-    """S1's noise as printed; not private. The first version has s = 2K where the last has K²."""
+    """S1's noise as printed; not private. The first version has s = 2K where the last has K².
+
+    ``clipped`` False: Algorithm 5, step 5 takes the noisy models as they are.
+    """
     return PublishedWishart(
         clip_norm,
         epsilon,
         as_published=True,
         sensitivity=2 * clip_norm if version == "first" else None,
         side="tasks" if kind == "tasks" else "features",
+        clipped=clipped,
     )
 
 
@@ -86,18 +97,17 @@ def is_weights(schedule: Schedule) -> bool:
 
 
 def schedule_weights(
-    schedule: Schedule, rounds: int, *, accelerated: bool, strong_convexity: float
+    schedule: Schedule, rounds: int, accelerated: bool, ratio: float, *, delta: float
 ) -> FloatArray:
     """a_t of each round: ("power", α) is t^α, ("geometric", Q) is Q^−t, or any T weights.
 
-    "auto" is Theorem 6, with L = 1 + μ: α = 0 or (accelerated) 2/5 for a convex loss; for a
-    μ-strongly convex one Q = (1 − μ/L)^{2/5} or (accelerated) (1 − √(μ/L))^{1/5}.
+    "auto" is what S1 recommends for steps with or without acceleration, ratio = μ/L.
 
-    >>> schedule_weights("auto", 3, accelerated=False, strong_convexity=0.0)
+    >>> schedule_weights("auto", 3, False, 0.0, delta=1e-5)
     array([1., 1., 1.])
     """
     if isinstance(schedule, str):
-        schedule = recommended(accelerated, strong_convexity)
+        schedule = recommended(accelerated, ratio, delta=delta)
     if len(schedule) == 2 and schedule[0] == "power":
         weights = power_schedule(rounds, float(schedule[1]))
     elif len(schedule) == 2 and schedule[0] == "geometric":
@@ -114,15 +124,28 @@ def schedule_weights(
 
 
 def recommended(
-    accelerated: bool, strong_convexity: float
+    accelerated: bool, ratio: float, *, delta: float
 ) -> tuple[Literal["power", "geometric"], float]:
-    """Theorem 6's schedule."""
-    if strong_convexity == 0:
-        return ("power", 0.4 if accelerated else 0.0)
-    ratio = strong_convexity / (1 + strong_convexity)
+    """Theorem 6's schedule, or Theorem 11's where δ = 0 and all ε_t add up; ratio = μ/L.
+
+    The minima of the bounds in α and Q (bounds.py):
+
+    ===============  ===========  ============  =================  ====================
+    δ                convex       accelerated   strongly convex    accelerated
+    ===============  ===========  ============  =================  ====================
+    > 0 (Thm. 6)     α = 0        α = 2/5       (1 − μ/L)^{2/5}    (1 − √(μ/L))^{1/5}
+    = 0 (Thm. 11)    α = 0        α = 2/3       (1 − μ/L)^{2/3}    (1 − √(μ/L))^{1/3}
+    ===============  ===========  ============  =================  ====================
+
+    >>> recommended(True, 0.0, delta=1e-5), recommended(True, 0.0, delta=0.0)[1] == 2 / 3
+    (('power', 0.4), True)
+    """
+    power = 2 / 3 if delta == 0 else 2 / 5
+    if ratio == 0:
+        return ("power", power if accelerated else 0.0)
     if accelerated:
-        return ("geometric", (1 - math.sqrt(ratio)) ** 0.2)
-    return ("geometric", (1 - ratio) ** 0.4)
+        return ("geometric", (1 - math.sqrt(ratio)) ** (power / 2))
+    return ("geometric", (1 - ratio) ** power)
 
 
 def pure_amounts(weights: FloatArray, left: Cost) -> FloatArray:
@@ -147,14 +170,39 @@ def published_amounts(weights: FloatArray, left: Cost) -> FloatArray:
 # --- Algorithm 5: noise of each task's own -------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class InvertedRows(EachRow):
+    """Step 4 as printed: density ∝ exp(−(2K/ε)‖b‖), *claimed* ε; the truth is 4K²/ε.
+
+    >>> InvertedRows.claiming(3.0, 0.5).row.event("replace"), 4 * 3.0**2 / 0.5
+    (Pure(epsilon=72.0), 72.0)
+    """
+
+    epsilon: float
+
+    @classmethod
+    def claiming(cls, clip_norm: float, epsilon: float) -> InvertedRows:
+        """Of scale ε/(2K)."""
+        return cls(KNormSum(clip_norm, epsilon / (2 * clip_norm)), epsilon)
+
+    def event(self, neighbours: Neighbours) -> Pure:
+        """The paper's claim, for either relation. It is no proof."""
+        return Pure(self.epsilon)
+
+    def to_dict(self) -> dict[str, object]:
+        """With what is claimed."""
+        return super().to_dict() | {"epsilon": self.epsilon}
+
+
 def noises_at_home(
     clip_norm: float, budget: Budget | None, rounds: int, *, published: bool
 ) -> list[EachRow | None]:
     """Steps 4 and 5: b of density ∝ exp(−‖b‖₂/s), s = 2K/ε, on each model, round by round."""
     if budget is None:
         return [None] * rounds
-    amounts = pure_amounts(np.ones(rounds), Cost(epsilon=budget.epsilon, delta=budget.delta))
-    if published:  # step 4, as printed: exp(−(2K/ε)‖b‖)
-        return [EachRow(KNormSum(clip_norm, float(a) / (2 * clip_norm))) for a in amounts]
+    left = Cost(epsilon=budget.epsilon, delta=budget.delta)
+    amounts = (published_amounts if published else pure_amounts)(np.ones(rounds), left)  # step 2
+    if published:
+        return [InvertedRows.claiming(clip_norm, float(a)) for a in amounts]
     sound = [KNormSum.for_epsilon(clip_norm, float(a), budget.neighbours) for a in amounts]
     return [EachRow(each) for each in sound]

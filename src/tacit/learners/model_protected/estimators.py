@@ -1,93 +1,51 @@
-"""The estimators: parameters, public rules, and the plan of a run."""
+"""S1's proximal algorithms: their parameters, public rules, and non-private twins."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.engine import Facts, Message, Outcome, Step, Unprotected
-from tacit.estimator import Home, PrivateLearner, learner
-from tacit.learners.model_protected.covariance_schedule import (
-    Kind,
-    Schedule,
-    is_weights,
-    noises_at_home,
-    published_amounts,
-    published_mechanism,
-    pure_amounts,
-    schedule_weights,
-    sound_mechanism,
-)
+from tacit.engine import Facts, Message, Unprotected
+from tacit.errors import InvalidInput
+from tacit.estimator import Home, learner
+from tacit.learners.model_protected.covariance_learner import CovarianceLearner
+from tacit.learners.model_protected.covariance_schedule import Kind
+from tacit.learners.model_protected.solved_at_home import solved_at_home
 from tacit.learners.model_protected.tasks_and_curator import (
     KINDS,
     OWN_PENALTIES,
     STARTS,
     Curator,
     Rules,
-    Start,
     Tasks,
-    solved_at_home,
 )
 from tacit.linear.joint_optima import Optimum, joined, open_decomposed, open_optimum
 from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
-from tacit.linear.standardised import AUTO_CLIP
-from tacit.parameters import Count, NonNegative, Positive
-from tacit.privacy.accounting import Cost
-from tacit.privacy.budget import Budget
-from tacit.privacy.mechanisms import PublishedWishart
-from tacit.privacy.planning import UNIT, Door, open_door, stated
-from tacit.tasks import Schema, TaskSet
+from tacit.parameters import NonNegative, Positive
 
 AUTO_LEVEL = 0.1  # of K√(m/d), the singular value of m models of norm K spread over d directions
-QUIET = 0.5  # further rounds must keep the noise below this share of a direction's K²m/d
-MOST_ROUNDS = 5
-PUBLISHED_ROUNDS = 10
-PURE_ACCOUNTANT = "optimal composition of pure releases (Kairouz, Oh, Viswanath)"
-INVERTED = "the published density has its fraction inverted: ε is claimed, the truth is 4K²/ε"
-
-AGAINST_THE_CURATOR = replace(
-    UNIT,
-    unit=f"{UNIT.unit}, so every single example in it",
-    adversary="the curator and all other tasks together",
-    not_covered=("a task's own model, which is solved without noise",),
-)
-"""Algorithm 5: K-norm noise on every model, (ε, 0)-DP for everything in the task's data, against
-the curator too (docs/privacy.md, C: the paper has the fraction inverted). The covariance then clips
-again, so its own guarantee against the other tasks holds whatever that noise did. Where ε of the
-noise at home is the smaller one, the covariance's noise adds nothing."""
 
 
 @learner
-class ModelProtected(PrivateLearner):
-    """S1 Algorithm 1: rounds of models in, a noisy covariance out, a step at home.
+class ProximalLearner(CovarianceLearner):
+    """Proximal gradient steps on Σ_i L_i(X_i w_i, y_i) + λ Ω(W), L_i the sum over the task's rows.
 
-    ``penalty`` is λ ("auto": a public rule; by held-out rows in the twin); ``mechanism`` "gaussian"
-    or a pure one; ``covariance`` "features" (WWᵀ) or "tasks" (WᵀW); ``schedule`` "auto" (Theorem
-    6), ("power", α), ("geometric", Q) or each round's weight; ``start`` "ridge", "lasso", "zeros"
-    or a function (problems, loss) → models (1, D), called with one task at a time; ``refit`` as
-    above (6);
-    ``protect_examples`` a Budget for Algorithm 5; ``as_published`` True, or "first" for the first
-    version's sensitivities.
+    ``penalty`` is λ and ``step`` is η, in the units of the data. "auto", in a private run: each
+    task divides its loss by its own curvature, so that η = 1 suits all, and ηλ follows a public
+    rule; there is then no one λ of that objective, so that ``penalty`` is given with ``step``. In
+    the twin λ is chosen by held-out rows. ``refit``: difference 6 above.
     """
 
     _penalty: ClassVar[Penalty] = TraceNorm()
 
-    rounds: Count | Literal["auto"] = "auto"
-    clip_norm: Positive | Literal["auto"] = "auto"
     penalty: Positive | Literal["auto"] = "auto"
-    mechanism: Literal["gaussian", "wishart", "laplace"] = "gaussian"
-    covariance: Literal["features", "tasks"] = "features"
+    step: Positive | Literal["auto"] = "auto"
     accelerated: bool = True
     strong_convexity: NonNegative = 0.0
-    schedule: Schedule = "auto"
-    start: Start = "ridge"
     refit: bool = True
-    protect_examples: Budget | None = None
-    as_published: bool | Literal["first"] = False
 
     # --- what differs between the three ---
 
@@ -107,60 +65,73 @@ class ModelProtected(PrivateLearner):
 
     # --- the contract ---
 
+    def _check(self) -> None:
+        super()._check()
+        if self.budget is None or self.step != "auto":
+            if self.step != "auto" and self.clip_norm == "auto":
+                raise InvalidInput(
+                    "step is η in the units of the data, and clip_norm='auto' has each task scale "
+                    "itself: give clip_norm too"
+                )
+            return
+        if self.as_published:
+            raise InvalidInput(
+                "as_published=True runs the printed algorithm, whose η is an input: give step, "
+                "1/L with L the largest curvature of a task's loss"
+            )
+        if self.penalty != "auto" or self._own_level() is not None:
+            raise InvalidInput(
+                "penalty is λ of Σ L_i + λΩ(W), which a private run has only with a declared step "
+                "η: give step too, or leave both to their public rules"
+            )
+
     def _participant(self, home: Home, facts: Facts) -> Tasks:
-        return Tasks.at(home, self._rules(facts), self.start)
+        return Tasks.at(home, self._rules(facts), self.start, self._noised)
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         if "spread" in shared:
             found: FloatArray | None = self.__dict__.pop("_found", None)
             return self._joined(home, shared) if found is None else found
+        return solved_at_home(Tasks.at(home, Rules.of(shared), self.start, self._noised), shared)
+
+    def _newcomer(self, home: Home, shared: Message) -> FloatArray:
+        if "spread" in shared:
+            return self._joined(home, shared)
         return solved_at_home(Tasks.at(home, Rules.of(shared), self.start), shared)
-
-    def _shared_model(self, shared: Message) -> FloatArray:
-        return np.zeros(len(self._schema.feature_names_out) + 1)
-
-    def _is_pure(self) -> bool:
-        return bool(self.as_published) or self.mechanism != "gaussian"
-
-    def _accountant(self) -> str:
-        if self.as_published:
-            return "S1 Definition 7 (Kairouz, Oh, Viswanath), of what the paper claims"
-        return PURE_ACCOUNTANT if self._is_pure() else super()._accountant()
-
-    def _claimed_only(self) -> str:
-        return PublishedWishart.law.reason if self.as_published else ""
 
     # --- planning ---
 
     def _coordinator(self, facts: Facts) -> Curator:
-        rounds = self._rounds(facts)
-        mechanisms, edges = self._mechanisms(facts, rounds)
-        own = noises_at_home(
-            self._clip(), self.protect_examples, rounds, published=bool(self.as_published)
-        )
-        steps = tuple(
-            Step(f"covariance {t}", *both)
-            for t, both in enumerate(zip(mechanisms, own, strict=True), start=1)
-        )
+        steps, edges = self._planned(facts)
         return Curator(self._rules(facts), steps, edges, facts.n_tasks, facts.width - 1)
 
-    def _clip(self) -> float:
-        return AUTO_CLIP if self.clip_norm == "auto" else float(self.clip_norm)
+    def _eta(self) -> float:
+        """η: given, or that of losses with curvature one (two in (P, Q)), and a ridge μ."""
+        if self.step != "auto":
+            return float(self.step)
+        return (1.0 if self._own_penalty() is None else 0.5) / (1 + self.strong_convexity)
+
+    def _recommended(self) -> tuple[bool, float]:
+        return self.accelerated, min(float(self.strong_convexity) * self._eta(), 1.0)
 
     def _rules(self, facts: Facts) -> Rules:
         clip_norm, m, d = self._clip(), facts.n_tasks, facts.width - 1
-        own = self._own_penalty()
-        step = (1.0 if own is None else 0.5) / (1 + self.strong_convexity)
-        typical = clip_norm * math.sqrt(m / max(d, 1))
-        penalty = AUTO_LEVEL * typical if self.penalty == "auto" else float(self.penalty)
-        own_level = self._own_level()
-        if own_level is None:  # of the size of a coefficient, or of a column
-            own_level = AUTO_LEVEL * clip_norm / (math.sqrt(max(d, 1)) if own == "l1" else 1.0)
+        own, step = self._own_penalty(), self._eta()
+        level = AUTO_LEVEL * clip_norm * math.sqrt(m / max(d, 1))
+        own_level = AUTO_LEVEL * clip_norm  # of the size of a column, or of a coefficient
+        if own == "l1":
+            own_level /= math.sqrt(max(d, 1))
+        if self.step == "auto":
+            level, own_level = step * level, step * own_level
+        if self.penalty != "auto":
+            level = step * float(self.penalty)
+        given = self._own_level()
         return Rules(
             kind=KINDS.index(self._kind()),
             clip_norm=clip_norm,
             own_units=self.clip_norm == "auto",
-            level=step * penalty,
+            own_step=self.step == "auto",
+            level=level,
             step=step,
             strong_convexity=float(self.strong_convexity),
             accelerated=bool(self.accelerated),
@@ -168,83 +139,8 @@ class ModelProtected(PrivateLearner):
             refit=bool(self.refit) and not self.as_published,
             start=-1 if callable(self.start) else STARTS.index(self.start),
             own=-1 if own is None else list(OWN_PENALTIES).index(own),
-            own_level=step * own_level,
+            own_level=own_level if given is None else step * given,
         )
-
-    def _rounds(self, facts: Facts) -> int:
-        """T, from (ε, δ, m, d): more rounds only while their noise stays below the signal."""
-        if self.rounds != "auto":
-            return int(self.rounds)
-        if is_weights(self.schedule):
-            return len(self.schedule)
-        if self.as_published:
-            return PUBLISHED_ROUNDS
-        _, (edge,) = self._mechanisms(facts, 1)
-        ratio = edge / (self._clip() ** 2 * facts.n_tasks / max(facts.width - 1, 1))
-        return max(1, min(MOST_ROUNDS, int((QUIET / ratio) ** 2)))
-
-    def _mechanisms(self, facts: Facts, rounds: int) -> tuple[tuple[Any, ...], tuple[float, ...]]:
-        """One for each round, and the edge of its noise."""
-        clip_norm, m, d = self._clip(), facts.n_tasks, facts.width - 1
-        weights = schedule_weights(
-            self.schedule,
-            rounds,
-            accelerated=self.accelerated,
-            strong_convexity=self.strong_convexity,
-        )
-        kind = self._kind()
-        if self.as_published:
-            version: Literal["last", "first"] = "first" if self.as_published == "first" else "last"
-            amounts = published_amounts(weights, facts.pure or Cost())
-            found: list[Any] = [
-                published_mechanism(kind, clip_norm, float(a), version) for a in amounts
-            ]
-        else:
-            if facts.pure is not None:
-                amounts = pure_amounts(weights, facts.pure)
-            else:
-                amounts = weights * facts.mu / np.linalg.norm(weights)
-            found = [
-                sound_mechanism(kind, self.mechanism, clip_norm, float(a), facts.neighbours, m)
-                for a in amounts
-            ]
-        edges = [each.statistic.edge(each.noise, (m, max(d, 1))) for each in found]
-        return tuple(found), tuple(edges)
-
-    # --- Algorithm 5: noise of each task's own, before each covariance ---
-
-    def _opened(self, *given: Any) -> Door:
-        """With a second account, of what the curator learns: another adversary, another budget."""
-        door = super()._opened(*given)
-        if self.protect_examples is None:
-            return door
-        own = open_door(
-            door.ledger.beside(f"{door.ledger.dataset}, against the curator"),
-            f"{door.run}, at home",
-            door.labels,
-            self.protect_examples,
-            door.rng,
-            pure=True,
-            promise=AGAINST_THE_CURATOR,
-            doubts=[INVERTED] if self.as_published else [],
-            family=door.family,
-        )
-        return replace(door, at_home=own)
-
-    def _remember(
-        self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None
-    ) -> None:
-        super()._remember(schema, tasks, outcome, door)
-        own = None if door is None else door.at_home
-        if own is not None:
-            self.local_guarantee_ = stated(
-                AGAINST_THE_CURATOR,
-                own.ledger,
-                own.labels,
-                [own.run],
-                neighbours=own.neighbours,
-                accountant=PURE_ACCOUNTANT,
-            )
 
     # --- the non-private twin ---
 
@@ -271,11 +167,12 @@ class ModelProtected(PrivateLearner):
 
 
 @learner
-class LowRank(ModelProtected):
+class LowRank(ProximalLearner):
     """S1 Algorithm 2: task models in a common low-dimensional subspace (trace norm).
 
-    budget=None solves Σ L_i + λ‖W‖_* exactly. Parameters: see ModelProtected.
+    budget=None solves Σ L_i + λ‖W‖_* exactly. Parameters: see ProximalLearner.
 
+    >>> from tacit import Budget
     >>> from tacit.datasets import low_rank_tasks
     >>> data = low_rank_tasks(40, rows=8, n_features=5, rank=2, rng=np.random.default_rng(0))
     >>> model = LowRank(budget=Budget(4.0), noise="simulated", random_state=0)
@@ -285,11 +182,12 @@ class LowRank(ModelProtected):
 
 
 @learner
-class GroupSparse(ModelProtected):
+class GroupSparse(ProximalLearner):
     """S1 Algorithm 3: all tasks use the same few features (ℓ2,1); releases a diagonal only.
 
     budget=None solves Σ L_i + λ‖W‖_{2,1} exactly. ``mechanism`` "gaussian" or "laplace" (pure).
 
+    >>> from tacit import Budget
     >>> from tacit.datasets import group_sparse_tasks
     >>> data = group_sparse_tasks(40, rows=8, n_features=5, active=2, rng=np.random.default_rng(0))
     >>> model = GroupSparse(budget=Budget(4.0), noise="simulated", random_state=0)
@@ -301,12 +199,13 @@ class GroupSparse(ModelProtected):
 
 
 @learner
-class Decomposed(ModelProtected):
+class Decomposed(ProximalLearner):
     """S1 Algorithm 4: models W = P + Q, P shared and Q each task's own; Remark 4's variants.
 
     ``shared`` is P's penalty, "trace" or "group"; ``own`` is Q's, "l1" (entries), "column" (whole
     tasks) or "squared"; ``own_penalty`` is λ₂.
 
+    >>> from tacit import Budget
     >>> from tacit.datasets import low_rank_tasks
     >>> data = low_rank_tasks(30, rows=8, n_features=4, rank=2, rng=np.random.default_rng(0))
     >>> model = Decomposed(budget=Budget(4.0), own="squared", noise="simulated", random_state=0)

@@ -1,4 +1,4 @@
-"""The two halves of S1's algorithms, and what a task makes of the releases at home."""
+"""The two halves of S1's proximal algorithms (2, 3 and 4)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ from tacit.engine import Message, Public, Step
 from tacit.errors import InvalidInput
 from tacit.estimator import Home
 from tacit.learners.model_protected.covariance_schedule import Kind
-from tacit.linear.batched import Path, solve_path
-from tacit.linear.covariance_maps import applied, group_map, spread, trace_map
+from tacit.linear.covariance_maps import applied, group_map, trace_map
 from tacit.linear.losses import Loss
-from tacit.linear.model_averaging import LEAST_TRUST, log_evidence, mixture, usual_penalties
 from tacit.linear.penalties import ColumnNorm, L1Norm, Penalty, SquaredNorm
-from tacit.linear.prior_models import split_path, with_intercept
 from tacit.linear.problems import Problems
 from tacit.linear.proximal import lasso_alone
 from tacit.linear.row_algebra import or_zero
-from tacit.linear.single_task_fits import INTERCEPT_VARIANCE, PENALTIES, best_alone, own_path
+from tacit.linear.single_task_fits import best_alone
 from tacit.linear.standardised import Standardised, standardised
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms import clip_rows
@@ -31,15 +28,17 @@ from tacit.privacy.release import Declared, Release
 
 Start = Literal["ridge", "lasso", "zeros"] | Callable[[Problems, Loss], FloatArray]
 
+Noised = Callable[[int], FloatArray | None]
+"""Algorithm 5, as printed: the noisy models (m, d) of each step, with which tasks go on."""
+
 SHIFT = {"full": 1.25, "diagonal": 2.0, "tasks": 1.25}  # c, in edges of the noise: none is lost
-HEARD = 1.1  # an eigenvalue of the covariance counts when it exceeds the noise by this factor
 
 OWN_PENALTIES: dict[str, Penalty] = {
     "l1": L1Norm(),
     "column": ColumnNorm(),
     "squared": SquaredNorm(),
 }
-STARTS = ("ridge", "lasso", "zeros")
+STARTS: tuple[Literal["ridge", "lasso", "zeros"], ...] = ("ridge", "lasso", "zeros")
 KINDS: tuple[Kind, ...] = ("full", "diagonal", "tasks")
 
 
@@ -53,6 +52,7 @@ class Rules:
     kind: int  # of KINDS
     clip_norm: float
     own_units: bool  # each task scales itself; otherwise clip_norm is in the units given
+    own_step: bool  # each task divides its loss by its curvature; otherwise η is of ΣL_i + λΩ(W)
     level: float  # ηλ
     step: float  # η
     strong_convexity: float
@@ -74,12 +74,12 @@ class Rules:
         return cls(**{f.name: kinds[str(f.type)](shared[f.name].value) for f in fields(cls)})
 
     def momentum(self, t: int) -> float:
-        """β_t of S1 §4.5: 0; (t−1)/(t+2); or, with L = 1 + μ, (1 − √(μ/L))/(1 + √(μ/L))."""
+        """β_t of S1 §4.5: 0; (t−1)/(t+2); or, with L = 1/η, (1 − √(μ/L))/(1 + √(μ/L))."""
         if not self.accelerated:
             return 0.0
         if self.strong_convexity == 0:
             return (t - 1) / (t + 2)
-        root = math.sqrt(self.strong_convexity / (1 + self.strong_convexity))
+        root = math.sqrt(self.strong_convexity * self.step)
         return (1 - root) / (1 + root)
 
     @property
@@ -96,7 +96,7 @@ class State:
     """Where all tasks are between two rounds; rows (m, D)."""
 
     W: FloatArray  # W^(t), or P^(t)
-    previous: FloatArray  # Ŵ^(t), or P̂^(t)
+    previous: FloatArray | None  # Ŵ^(t), or P̂^(t); None: Ŵ^(0) = W̃^(0), once it is known
     Q: FloatArray
     previous_Q: FloatArray
     round: int
@@ -104,6 +104,7 @@ class State:
     @property
     def models(self) -> FloatArray:
         """Ŵ^(t): what the algorithm returns."""
+        assert self.previous is not None  # a run has at least one round
         return self.previous + self.previous_Q
 
 
@@ -115,15 +116,17 @@ class Tasks:
     rules: Rules
     first: Callable[[Problems, Loss], FloatArray]
     own: Standardised
+    noised: Noised | None = None
     members: IntArray | None = None  # (m,): which of all tasks they are; None: all, or newcomers
 
     @classmethod
-    def at(cls, home: Home, rules: Rules, start: Start | None = None) -> Tasks:
+    def at(
+        cls, home: Home, rules: Rules, start: Start | None = None, noised: Noised | None = None
+    ) -> Tasks:
         """At home, in units that the rules say; ``start`` is the function if the user gave one."""
-        first = one_at_a_time(start) if callable(start) else _starts(rules.start)
-        return cls(
-            home, rules, first, standardised(home.problems, home.loss, scaled=rules.own_units)
-        )
+        first = starting(start if callable(start) else STARTS[max(rules.start, 0)])
+        own = standardised(home.problems, home.loss, scaled=rules.own_units)
+        return cls(home, rules, first, own, noised)
 
     def select(self, units: Sequence[int]) -> Tasks:
         """These tasks only, in this order."""
@@ -137,9 +140,9 @@ class Tasks:
         W = self.own.inwards(self.first(self.home.problems, self.home.loss))
         zero = np.zeros_like(W)
         if self.rules.own < 0:
-            return State(W, self._clipped(W), zero, zero, 0)
+            return State(W, None, zero, zero, 0)
         Q = np.where(np.arange(W.shape[1]) < W.shape[1] - 1, W, 0.0) if self.rules.literal else zero
-        return State(W, self._clipped(W), Q, Q, 0)  # Algorithm 4, steps 2 and 4
+        return State(W, None, Q, Q, 0)  # Algorithm 4, steps 2 and 4
 
     @isolated()
     def contribute(
@@ -159,15 +162,19 @@ class Tasks:
     def advance(self, state: State, shared_map: FloatArray) -> State:
         """Algorithm 2, steps 9–11 (3: 8–10; 4: 10–16); Ŵ and then the next gradient step."""
         t, rules = state.round + 1, self.rules
-        W_hat = self._mapped(shared_map, self._clipped(state.W))
+        W_tilde = self._tilde(state)
+        before = W_tilde if state.previous is None else state.previous
+        W_hat = self._mapped(shared_map, W_tilde)
         Q_hat = state.Q
         if rules.own_penalty is not None:
             Q_hat = state.Q.copy()
             Q_hat[:, :-1] = rules.own_penalty.prox(state.Q[:, :-1].T, rules.own_level).T
         beta = rules.momentum(t)
-        Z = W_hat + beta * (W_hat - state.previous)
+        Z = W_hat + beta * (W_hat - before)
         Z_own = Q_hat + beta * (Q_hat - state.previous_Q)
         slope = self.own.smooth.gradient(Z + Z_own)
+        if not rules.own_step:
+            slope *= self.own.curvature[:, None]
         slope[:, :-1] += rules.strong_convexity * (Z + Z_own)[:, :-1]
         W, Q = Z - rules.step * slope, Z_own
         if rules.own >= 0:
@@ -186,10 +193,17 @@ class Tasks:
         m = self.home.problems.n_tasks
         return shared_map if len(shared_map) == m else np.full(m, shared_map.mean())
 
-    def _clipped(self, W: FloatArray) -> FloatArray:
+    def _tilde(self, state: State) -> FloatArray:
+        """W̃^(t): as printed the clipped models, or (Algorithm 5) the noisy ones; else W^(t)."""
+        W = state.W
         if not self.rules.literal:
             return W
-        return np.column_stack([clip_rows(W[:, :-1], self.rules.clip_norm), W[:, -1]])
+        noisy = None if self.noised is None else self.noised(state.round)
+        if noisy is None:
+            noisy = clip_rows(W[:, :-1], self.rules.clip_norm)
+        elif self.members is not None:
+            noisy = noisy[self.members]
+        return np.column_stack([noisy, W[:, -1]])
 
 
 def one_at_a_time(
@@ -213,12 +227,13 @@ def one_at_a_time(
     return first
 
 
-def _starts(number: int) -> Callable[[Problems, Loss], FloatArray]:
-    if number == STARTS.index("lasso"):
-        return lasso_alone
-    if number == STARTS.index("zeros"):
+def starting(start: Start) -> Callable[[Problems, Loss], FloatArray]:
+    """W^(0) of all tasks, each by itself."""
+    if callable(start):
+        return one_at_a_time(start)
+    if start == "zeros":
         return lambda problems, loss: np.zeros((problems.n_tasks, problems.X.shape[1]))
-    return best_alone
+    return lasso_alone if start == "lasso" else best_alone
 
 
 # --- the coordinator half ------------------------------------------------------------------------
@@ -283,61 +298,3 @@ def _average_edge(edges: tuple[float, ...]) -> float:
     if min(edges, default=0.0) <= 0:
         return 0.0
     return float(np.sum(np.asarray(edges) ** -2.0) ** -0.5)
-
-
-# --- what a task makes of it, at home ------------------------------------------------------------
-
-
-@isolated()
-def solved_at_home(tasks: Tasks, shared: Message) -> FloatArray:
-    """(m, D): Ŵ^(T); or, with refit, what each task finds best by its held-out rows.
-
-    Zero where that is no number: nothing in a task's data stops a run.
-    """
-    return or_zero(_solved(tasks, shared))
-
-
-def _solved(tasks: Tasks, shared: Message) -> FloatArray:
-    rules = tasks.rules
-    if not rules.refit or KINDS[rules.kind] == "tasks":
-        return tasks.own.from_smooth(tasks.followed(shared).models)
-    covariance, edge = np.asarray(shared["covariance"].value), float(shared["edge"].value)
-    trust = trusted_share(covariance, edge)
-    if trust == 0:  # Proposition 1, exactly
-        return best_alone(tasks.home.problems, tasks.home.loss)
-    loss = tasks.home.loss
-    own = standardised(
-        tasks.home.problems, loss, scaled=True
-    )  # directions are the same in any units
-    problems = own.problems
-    usual = usual_penalties(PENALTIES, problems.X.shape[1])
-    options = [(own_path(problems, loss), math.log(max(1 - trust, LEAST_TRUST)) + usual)]
-    for found, prior in _together(problems, loss, covariance, edge, rules):
-        options.append((found, math.log(trust) + prior))
-    coef = np.concatenate([found.coef for found, _ in options], axis=1)
-    weights = [log_evidence(problems, found, loss) + prior for found, prior in options]
-    return own.outwards(mixture(coef, np.concatenate(weights, axis=1)))
-
-
-def trusted_share(covariance: FloatArray, edge: float) -> float:
-    """How much of the strongest direction is not noise, in [0, 1]; 0 if none stands out of it."""
-    sizes = covariance if covariance.ndim == 1 else np.linalg.eigvalsh(covariance)
-    largest = float(sizes.max(initial=0.0))
-    return 1 - edge / largest if largest > HEARD * edge and largest > 0 else 0.0
-
-
-def _together(
-    problems: Problems, loss: Loss, covariance: FloatArray, edge: float, rules: Rules
-) -> list[tuple[Path, FloatArray]]:
-    """Paths under the shared prior, with everything or only what stands out of the noise."""
-    usual = usual_penalties(PENALTIES, problems.X.shape[1])
-    found = []
-    for threshold in (0.0, edge):
-        S = spread(covariance, threshold)
-        if rules.own_penalty is None:
-            prior = with_intercept(S, INTERCEPT_VARIANCE)
-            found.append((solve_path(problems, PENALTIES, loss=loss, covariance=prior), usual))
-        else:
-            split = split_path(problems, loss, S, rules.own_penalty)
-            found.append((split, np.zeros(len(split.penalties))))
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -297,7 +298,8 @@ class PublishedWishart(NoisyStatistic[Pure]):
 
     ``sensitivity`` is s, by default K². The first version computes a vector of sensitivities
     s_i = max |‖w_i‖² − ‖w_i'‖²|, which with norm clipping is K² for every task, prints 2K for it
-    (Algorithms 2 and 3), and uses max_i s_i. ``side`` "tasks" releases WᵀW.
+    (Algorithms 2 and 3), and uses max_i s_i. ``side`` "tasks" releases WᵀW. ``clipped`` False:
+    Algorithm 5, which takes its noisy models as they are.
 
     >>> import numpy as np
     >>> published = PublishedWishart(clip_norm=1.0, epsilon=0.1, as_published=True, side="tasks")
@@ -310,6 +312,7 @@ class PublishedWishart(NoisyStatistic[Pure]):
     as_published: bool = False
     sensitivity: float | None = None
     side: Literal["features", "tasks"] = "features"
+    clipped: bool = True
     law: ClassVar[type[Noise[Any]]] = noises.WishartNoise
 
     def __post_init__(self) -> None:
@@ -324,7 +327,8 @@ class PublishedWishart(NoisyStatistic[Pure]):
     @property
     def statistic(self) -> Sum:
         """WWᵀ or WᵀW."""
-        return (Gram if self.side == "tasks" else statistics.Covariance)(self.clip_norm)
+        kind = Gram if self.side == "tasks" else statistics.Covariance
+        return kind(self.clip_norm if self.clipped else math.inf)
 
     @property
     def noise(self) -> Noise[Pure]:
