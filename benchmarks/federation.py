@@ -231,13 +231,13 @@ def loopback(count: int) -> None:
     """Seconds of a round of messages, ours beside bare ones, over SuperLink and SuperNodes."""
     from datetime import datetime
 
-    from tacit.cli.federate import _example, write_terms
+    from tacit.cli.federate_init import write_example, write_terms
     from tacit.federation.project import Project
     from tacit.federation.trial import run, started
 
     with tempfile.TemporaryDirectory() as directory:
         project = Project(Path(directory) / "federation")
-        _example(project, count)
+        write_example(project, count)
         file = project.place / "config.toml"
         text = file.read_text().replace("[parameters] ", "[parameters]\nrounds = 5\n#")
         file.write_text(text.replace("SharedPrior", LEARNER, 1))

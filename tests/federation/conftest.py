@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit
 from tacit import Budget, folder
 from tacit.certificate.checks import checked
 from tacit.datasets import related_tasks
 from tacit.federation.coordinator import JOURNAL, KEY, Journal
+from tacit.federation.reporting import ENCODER, ExportedEncoder
 from tacit.federation.site import Site
 from tacit.federation.terms import Member, Terms
+from tacit.federation.wire import packed, unpacked
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.signing import signer_in
 from tacit.tasks import TaskSet, as_schema, column_names
@@ -149,3 +154,62 @@ def federation(tmp_path: Path) -> Callable[..., Federation]:
         return Federation(terms, place, homes, data, everything)
 
     return made
+
+
+@dataclass(frozen=True)
+class Devices(Federation):
+    """Sites whose people have one row each."""
+
+    def site(self, name: str, terms: Terms | None = None) -> Site:
+        agreed = terms or self.terms
+        own = np.isin(self.data.task, np.array(agreed.sites[name].tasks))
+
+        def read() -> TaskSet:
+            X, who = self.data.X[own], self.data.task[own]
+            return TaskSet.from_arrays(X, np.zeros(len(X)), who, schema=agreed.schema)
+
+        return Site(name, agreed, read, signer_in(self.homes[name] / KEY), self.homes[name])
+
+    def reports(self) -> list[list[float]]:
+        lines = (self.place / "reports.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def asked_again(self, site: str, terms: Terms | None = None) -> dict[str, Any]:
+        """What a device says to another report under these terms."""
+        agreed = terms or self.terms
+        device = self.site(site, agreed)
+        device.answer(packed({"kind": "agree", "terms": agreed.to_dict()}))
+        said, arrays = unpacked(device.answer(packed({"kind": "report", "terms": agreed.digest})))
+        return said | arrays
+
+
+@pytest.fixture
+def devices(tmp_path: Path) -> Devices:
+    """Three devices with four people, and the encoder that they report through."""
+    people = {"phone": ("ann",), "tablet": ("bob", "eve"), "watch": ("kim",)}
+    rng = np.random.default_rng(0)
+    encoder = tacit.TaskAwareEncoder(Budget(2.0), mechanism="laplace", dimensions=2)
+    encoder.fit(rng.normal(size=(60, 3)), target=rng.normal(size=(2, 3)))
+    homes = {name: tmp_path / name for name in people}
+    place = tmp_path / "collector"
+    encoder.export(place / ENCODER)
+    for home in homes.values():
+        shutil.copytree(place / ENCODER, home / ENCODER)
+    sites = {
+        name: Member(own, signer_in(homes[name] / KEY).fingerprint) for name, own in people.items()
+    }
+    terms = Terms(
+        run="survey",
+        learner="TaskAwareEncoder",
+        parameters={},
+        budget=Budget(2.0),
+        schema=as_schema(None, ["a", "b", "c"]),
+        sites=sites,
+        coordinator=signer_in(place / KEY).fingerprint,
+        seconds=5.0,
+        encoder=ExportedEncoder.read(place / ENCODER).digest,
+    )
+    terms.write(place)
+    who = np.array(["kim", "ann", "eve", "bob"])
+    data = type("Rows", (), {"X": rng.normal(size=(4, 3)), "task": who})
+    return Devices(terms, place, homes, data, None)  # type: ignore[arg-type] # nothing is compared

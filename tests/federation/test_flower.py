@@ -12,7 +12,7 @@ import pytest
 import tacit
 from tacit import folder
 from tacit.certificate.checks import checked
-from tacit.cli.federate import _example, write_terms
+from tacit.cli.federate_init import write_example, write_terms
 from tacit.federation.coordinator import JOURNAL, Journal
 from tacit.federation.project import Project
 from tacit.federation.terms import Terms
@@ -28,7 +28,7 @@ WAIT = 240.0
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     made = Project(tmp_path / "federation")
-    _example(made, 2)
+    write_example(made, 2)
     write_terms(made)
     return made
 

@@ -21,25 +21,6 @@ HERE = Path("federation")
 Place = Annotated[Path, typer.Argument(help="The folder of the federation.")]
 Sites = Annotated[int, typer.Option(min=1, max=100, help="Sites of the example.")]
 
-CONFIG = """# What the sites agree on. After a change here or in ranges.toml: tacit federate init.
-learner = "SharedPrior"       # LowRank, MeanRegularized, AsyncProximal, neural.FederatedMTL, ...
-epsilon = 4.0                 # the most that the run may reveal of one task
-delta = 1e-5
-neighbours = "replace"
-noise = "secure"
-task = "clinic"               # the column that names the task
-target = "outcome"            # the column to be predicted
-columns = {columns}
-# fewest = 3                  # honest sites that are heard: then the coordinator sees sums alone
-seconds = 120.0               # how long a round waits for answers
-holdout = 0.2                 # of each task's rows, kept by its site for its own scores
-hosts = ["localhost", "127.0.0.1"]  # the names under which sites reach the coordinator
-
-[parameters]                  # of the learner
-
-[sites]                       # the tasks of each
-"""
-
 
 def init(directory: Place = HERE, sites: Sites = 3, as_json: AsJson = False) -> None:
     """Write a ready project: app, keys, certificates, config.toml, one folder per site.
@@ -47,11 +28,12 @@ def init(directory: Place = HERE, sites: Sites = 3, as_json: AsJson = False) -> 
     In a new folder: an example with data. In a folder with a config.toml: the terms, and the keys
     that are missing. A run that has spent keeps the terms that it was started with.
     """
+    from tacit.cli.federate_init import write_example, write_terms
     from tacit.federation.project import Project
 
     project = Project(directory)
     if not (directory / "config.toml").exists():
-        _example(project, sites)
+        write_example(project, sites)
     terms = write_terms(project)
     found = {"directory": str(directory), "run": terms.run, "terms": terms.digest}
     lines = [
@@ -69,13 +51,14 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Start SuperLink and SuperNodes on loopback, run once, and stop them."""
+    from tacit.cli.federate_init import write_example, write_terms
     from tacit.federation.hand_outs import HAND_OUTS
     from tacit.federation.project import Project
     from tacit.federation.trial import run, started
 
     project = Project(directory)
     if not (directory / "config.toml").exists():
-        _example(project, sites)
+        write_example(project, sites)
     if not project.coordinator.exists():
         write_terms(project)
     with started(project) as trial:
@@ -145,112 +128,3 @@ def _told(found: dict[str, Any]) -> list[str]:
         heard = "never heard" if seen["last"] < 0 else f"heard in round {seen['last']}"
         lines.append(f"  {name}: {agreed}, {heard}, {seen['behind']} behind")
     return lines + [f"  refused {line['site']}: {line['why']}" for line in found["refused"]]
-
-
-# --- what init writes ----------------------------------------------------------------------------
-
-
-def write_terms(project: Project) -> Terms:
-    """What config.toml and ranges.toml declare, with everybody's keys, in every folder."""
-    from tacit import files, folder
-    from tacit.errors import InvalidInput
-    from tacit.federation.coordinator import KEY
-    from tacit.privacy.signing import signer_in
-
-    if (project.coordinator / folder.LEDGER).exists():
-        raise InvalidInput(f"{project.place} has a run that was started; begin in another folder")
-    config = _config(project.place / "config.toml")
-    keys = {}
-    files.make(project.coordinator, 0o700)
-    for name in config["sites"]:
-        home = project.sites / name
-        files.make(home, 0o700)
-        keys[name] = signer_in(home / KEY).fingerprint
-        if not (home / "node.key").exists():
-            project.write_node_key(name)
-    if not (project.certificates / "ca.pem").exists():
-        project.write_certificates(config["hosts"])
-    project.write_app(f"{config['hosts'][0]}:8000")
-    terms = _terms(project, config, keys, signer_in(project.coordinator / KEY).fingerprint)
-    for place in (project.coordinator, *(project.sites / name for name in terms.sites)):
-        terms.write(place)
-    return terms
-
-
-def _config(file: Path) -> dict[str, Any]:
-    import tomllib
-
-    from tacit import files
-    from tacit.errors import InvalidInput
-
-    try:
-        found = tomllib.loads(files.read_bytes(file).decode())
-    except ValueError as error:
-        raise InvalidInput(f"{file}: {error}") from None
-    needed = {"learner", "epsilon", "task", "target", "columns", "hosts", "sites"}
-    if missing := needed - found.keys():
-        raise InvalidInput(f"{file} does not say {', '.join(sorted(missing))}")
-    return found
-
-
-def _terms(project: Project, config: dict[str, Any], keys: dict[str, str], key: str) -> Terms:
-    from tacit.cli.declarations import read_declarations
-    from tacit.federation.terms import NEURAL, Member, Terms
-    from tacit.privacy.budget import Budget
-    from tacit.privacy.release import new_run
-
-    declared = read_declarations(project.place / "ranges.toml")
-    columns = [config["task"], *config["columns"], config["target"]]
-    schema = declared.schema(columns, config["task"], config["target"])
-    classes = "cross_entropy" if config["learner"] == NEURAL else "logistic"
-    loss = classes if schema.classes else "squared"
-    given = {k: config[k] for k in ("noise", "seconds", "holdout", "fewest") if k in config}
-    relation = config.get("neighbours", "replace")
-    terms = Terms(
-        run=new_run(),
-        learner=config["learner"],
-        parameters={"loss": loss} | config.get("parameters", {}),
-        budget=Budget(config["epsilon"], config.get("delta", 1e-5), neighbours=relation),
-        schema=schema,
-        sites={name: Member(tuple(tasks), keys[name]) for name, tasks in config["sites"].items()},
-        coordinator=key,
-        dataset=str(project.place.resolve().name),
-        columns={"task": config["task"], "target": config["target"]},
-        **given,
-    )
-    terms.model()
-    return terms
-
-
-def _example(project: Project, sites: int) -> None:
-    """Generated clinics, spread over so many sites, with what is publicly known about them."""
-    import json
-
-    import numpy as np
-    import polars
-
-    from tacit import files
-    from tacit.datasets import related_tasks
-
-    count = max(6, 2 * sites)
-    data = related_tasks(count, 40, 4, spread=0.3, rng=np.random.default_rng(0))
-    names = [f"x{j}" for j in range(data.X.shape[1])]
-    labels = np.array([f"clinic-{i:02d}" for i in range(count)])
-    owner = np.arange(count) % sites
-    files.make(project.place, 0o700)
-    config = CONFIG.format(columns=json.dumps(names))
-    for site in range(sites):
-        own = labels[owner == site].tolist()
-        config += f"site-{site + 1} = {json.dumps(own)}\n"
-        rows = owner[data.task] == site
-        columns = {"clinic": labels[data.task[rows]], "outcome": data.y[rows]}
-        columns |= {name: data.X[rows, j] for j, name in enumerate(names)}
-        home = project.sites / f"site-{site + 1}"
-        files.make(home, 0o700)
-        polars.DataFrame(columns).write_csv(home / "rows.csv")
-    ranges = "".join(
-        f'[columns."{name}"]\ntype = "number"\nlow = -1\nhigh = 1\n\n' for name in names
-    )
-    ranges += '[columns."outcome"]\ntype = "number"\nlow = -6\nhigh = 6\n'
-    files.replace_file(project.place / "ranges.toml", ranges.encode())
-    files.replace_file(project.place / "config.toml", config.encode())

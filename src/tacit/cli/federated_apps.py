@@ -30,10 +30,12 @@ def rows_of(place: Path, terms: Terms) -> tuple[TaskSet, TaskSet | None]:
     if len(there) != 1:
         raise InvalidInput(f"{place} must hold one table, {' or '.join(TABLES)}")
     frame, schema = read_table(there[0]), terms.schema
-    task, target = terms.columns["task"], terms.columns["target"]
-    for name, role in ((task, "task"), (target, "target")):
+    for role, name in terms.columns.items():
         require_column(name, frame.columns, role)
-    y, labels = cells(frame[target], schema.target), task_texts(frame[task])
+    labels = task_texts(frame[terms.columns["task"]])
+    y = np.zeros(len(frame))  # where people report there is nothing to predict
+    if "target" in terms.columns:
+        y = cells(frame[terms.columns["target"]], schema.target)
     tasks = TaskSet.from_arrays(features(frame, schema), y, labels, schema=schema)
     if terms.holdout == 0:
         return tasks, None

@@ -24,6 +24,7 @@ from tacit.engine import Progress
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.federation.client_rounds import OverClients
+from tacit.federation.collector import Collector
 from tacit.federation.engine import OverSites
 from tacit.federation.hand_outs import PUBLIC
 from tacit.federation.hidden import OverHiddenSites
@@ -87,6 +88,8 @@ def coordinate(
         raise InvalidInput(f"{place / KEY} is not the key that the terms name")
     sites = Sites(terms, channel, Journal(place / JOURNAL))
     try:
+        if terms.encoder is not None:
+            return Collector.at(place, sites).collect()
         return _coordinated(place, sites, signer, pages, progress)
     except Exception as error:  # whatever it is, the operator reads it there
         sites.note("failed", why=str(error) or type(error).__name__)

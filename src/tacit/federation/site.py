@@ -5,6 +5,7 @@
     agree        the terms                    → a signature, if they are the site's own copy
     contribute   broadcasts up to a round     → one row for each of its tasks
     step         a column, to one node        → that node's next release (node_site.py)
+    report       nothing                      → one report of each of its people (reporting.py)
     finish       shared numbers, certificate  → its models, written at home; digests of their files
     seal         the coordinator's seals      → the hand-outs are whole
 
@@ -41,8 +42,9 @@ from tacit.federation.hidden_site import HiddenRound, box_key, signed_keys
 from tacit.federation.masking import public_key
 from tacit.federation.node_site import ColumnRequest, answered, door_of
 from tacit.federation.own_clients import COINS, OwnClients
-from tacit.federation.own_tasks import OwnTasks, Planned
+from tacit.federation.own_tasks import OwnTasks, Planned, among
 from tacit.federation.records import Records
+from tacit.federation.reporting import ENCODER, ExportedEncoder, reported, require_one_row
 from tacit.federation.terms import Terms, differences
 from tacit.federation.wire import digest, packed, unpacked
 from tacit.privacy.isolation import require_alone
@@ -108,12 +110,21 @@ class Site:
             raise Refused("the coordinator", f"other terms than ours: {', '.join(other)}")
         if not self.terms.installed():
             raise Refused("the coordinator", "the code installed here is not that of the terms")
-        self._own()
+        self._require_rows()
         self.terms.write(self._records.place)
         agreement = {"format": AGREEMENT, "site": self.name, "terms": self.terms.digest}
         if self.terms.fewest is not None:
             agreement["box"] = public_key(box_key(self._records)).hex()
         return {"agreement": documents.signed(agreement, self.signer)}, {}
+
+    def _require_rows(self) -> None:
+        """The rows are there, as the learner takes them, and nobody else's among them."""
+        if self.terms.encoder is None:
+            self._own()
+            return
+        self._encoder()
+        own = [self.terms.labels[i] for i in self.terms.places[self.name]]
+        require_one_row(among(self.read(), own), own)
 
     # --- rounds --------------------------------------------------------------------------------
 
@@ -228,6 +239,20 @@ class Site:
         ledger = self.place / folder.LEDGER
         return {}, {"rows": answered(own, self.terms, asked, kept, ledger)}
 
+    def _report(self, _: Mapping[str, Any], __: Mapping[str, Array]) -> Said:
+        """One report of each of its people, for whoever asks under these terms."""
+        tasks, encoder = self.read(), self._encoder()
+        own = [self.terms.labels[i] for i in self.terms.places[self.name]]
+        rows = among(tasks, own).X
+        found = reported(encoder, self.terms.run, own, rows, self.place / folder.LEDGER)
+        return {}, {"rows": found}
+
+    def _encoder(self) -> ExportedEncoder:
+        found = ExportedEncoder.read(self.place / ENCODER)
+        if found.digest != self.terms.encoder:
+            raise Refused("the coordinator", "the encoder here is not that of the terms")
+        return found
+
     # --- at the end ----------------------------------------------------------------------------
 
     @property
@@ -255,6 +280,7 @@ class Site:
         "masked": _masked,
         "unmask": _unmask,
         "step": _step,
+        "report": _report,
         "finish": _finish,
         "seal": _seal,
     }

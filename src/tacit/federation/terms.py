@@ -70,6 +70,7 @@ class Terms:
     seed: int | None = None  # of simulated noise
     seconds: float = 600.0  # how long a round waits for answers
     fewest: int | None = None  # honest sites that are heard; None: the coordinator sees each row
+    encoder: str | None = None  # the digest of what devices report through (S4)
     holdout: float = 0.0  # the share of a task's rows that its site keeps for scores at home
     version: str = __version__
     code: str = field(default_factory=code_digest)
