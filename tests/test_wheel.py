@@ -1,4 +1,4 @@
-"""A wheel has everything in it: installed by itself, it runs the demo on every Python found here."""
+"""A wheel has everything in it: installed by itself, it runs the demo on every Python found."""
 
 from __future__ import annotations
 
