@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.certificate import Subject
+from tacit.certificate import CertifiedRun
 from tacit.engine import Facts, Message, Outcome, Step
 from tacit.engine.rounds import CURATOR, TASKS
 from tacit.errors import InvalidInput
@@ -217,7 +217,7 @@ class CovarianceLearner(PrivateLearner):
                 accountant=PAPERS_ACCOUNTANT if self.as_published else PURE_ACCOUNTANT,
             )
 
-    def _subject(self) -> Subject:
+    def _subject(self) -> CertifiedRun:
         """A certificate says how, not what, was released."""
         return replace(super()._subject(), steps=without(self.history_, "covariance"))
 
