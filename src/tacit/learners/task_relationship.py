@@ -33,6 +33,13 @@ T     ``rounds``
 6. Released columns are shrunk by K²/(K² + dσ²), the most that can be signal in them: free, and
    without it a column of d noisy numbers is worse than none.
 
+``budget=None`` is MTRL at its optimum (linear/relationship_optimum.py), λ₁ and λ₂ by held-out rows
+unless given. ``as_published=True`` is DP-MTRL as S1 ran it: T times all columns together in closed
+form given Ω (Zhang and Yeung's, which needs no inverse of Ω), noise of density ∝ exp(−ε_t‖b‖/s_i)
+on each, s_i = 2L_i/(n_iλ₁) with S1's measured L_i, and Ω of the noisy columns; {ε_t} by Definition
+7 at an example's share of the budget (Proposition 3). Not private. λ₂ is m times that of tr Ω = 1.
+What Gupta et al. print is here as S1 describes it.
+
 **Sensitivity** of all columns together: 2K (replace), K (zero-out): one task, one row.
 """
 
@@ -50,41 +57,38 @@ from tacit.arrays import FloatArray, IntArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
+from tacit.learners.model_protected.covariance_schedule import published_amounts
+from tacit.learners.output_perturbation import (
+    MEASURED,
+    OutputPerturbation,
+    example_budget,
+    with_sensitivities,
+)
 from tacit.linear.losses import Squared
 from tacit.linear.problems import each_matrix
+from tacit.linear.relationship_optimum import chosen_optimum, mean_squares
 from tacit.linear.row_algebra import or_zero
 from tacit.linear.smooth import Quadratic, quadratic
 from tacit.linear.standardised import Standardised, standardised, with_own_intercepts
 from tacit.linear.threads import isolated
 from tacit.parameters import Count, NonNegative, Positive, Size
+from tacit.privacy.accounting import Cost
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import EachRow, GaussianSum
-from tacit.privacy.release import Declared, Release
+from tacit.privacy.release import Declared, Mechanism, Release
 
-OPEN_ROUNDS = 10
+AUTO_PENALTY = 0.03  # λ₁ and λ₂ of a private run, where they are not given
+TOGETHER = "after the first round every column is computed from all tasks' rows"
 LEAST_RELATION = 0.1  # κ: what remains of Ω, of mean one, where the models span nothing
-
-
-def example_budget(budget: Budget, max_rows: int) -> Budget:
-    """What every single example may spend so that a whole task spends ``budget``: S1 Proposition 3.
-
-    (ε/n, δ/(n e^ε)) for examples is (ε, δ) for n of them.
-
-    >>> example_budget(Budget(1.0, 1e-5), 100).epsilon
-    0.01
-    """
-    if max_rows < 1:
-        raise InvalidInput(f"max_rows must be at least 1, got {max_rows}")
-    delta = budget.delta / (max_rows * math.exp(budget.epsilon))
-    return Budget(budget.epsilon / max_rows, delta, neighbours=budget.neighbours)
 
 
 @learner
 class TaskRelationship(PrivateLearner):
     """Task models drawn together by a learned relationship; the models themselves are released.
 
-    ``max_rows`` declares n; None: each task divides by its own number of rows, at home, and only
-    the clip protects it.
+    ``penalty`` is λ₁ and ``coupling`` λ₂; "auto": by held-out rows in the twin, 0.03 in a private
+    run. ``max_rows`` declares n; None: each task divides by its own number of rows, at home, and
+    only the clip protects it. As published it is n of Proposition 3.
 
     >>> from tacit.datasets import related_tasks
     >>> data = related_tasks(40, rng=np.random.default_rng(0))
@@ -95,39 +99,72 @@ class TaskRelationship(PrivateLearner):
 
     rounds: Count = 1
     clip_norm: Positive | Literal["auto"] = "auto"
-    penalty: Positive = 0.03
-    coupling: NonNegative = 0.03
+    penalty: Positive | Literal["auto"] = "auto"
+    coupling: NonNegative | Literal["auto"] = "auto"
     lipschitz: Positive = 0.03
     max_rows: Size | None = None
+    as_published: bool = False
 
     @property
     def _own_units(self) -> bool:
-        return self.clip_norm == "auto"
+        return self.clip_norm == "auto" and not self.as_published
+
+    def _check(self) -> None:
+        if self.as_published and self.budget is not None and self.max_rows is None:
+            raise InvalidInput("as_published=True needs n of Proposition 3: give max_rows")
+
+    def _is_pure(self) -> bool:
+        return self.as_published
+
+    def _accountant(self) -> str:
+        if self.as_published:
+            return "S1 Definition 7 and Proposition 3, of a claim"
+        return super()._accountant()
+
+    def _claimed_only(self) -> str:
+        return f"{MEASURED}; {TOGETHER}" if self.as_published else ""
 
     def _open(self, home: Home) -> Message:
-        """The twin: rounds without noise."""
-        tasks, problems = self._tasks(home), home.problems
-        models = np.zeros((problems.n_tasks, problems.X.shape[1] - 1))
-        for _ in range(1 + OPEN_ROUNDS):
-            models = tasks.models(models)
+        """The twin: the optimum."""
+        given = [None if each == "auto" else float(each) for each in (self.penalty, self.coupling)]
+        found = chosen_optimum(_units(home, self._own_units).problems, *given)
+        models = found.models[:, :-1]
         return {"models": Unprotected(models), "own_units": Unprotected(self._own_units)}
 
-    def _tasks(self, home: Home) -> Tasks:
+    def _participant(self, home: Home, facts: Facts) -> Tasks | TasksTogether:
+        levels = [
+            AUTO_PENALTY if each == "auto" else float(each)
+            for each in (self.penalty, self.coupling)
+        ]
+        if self.as_published:
+            return TasksTogether(home, *levels)
         everybody = np.arange(home.problems.n_tasks)
-        levels = float(self.penalty), float(self.coupling)
-        return Tasks(home, everybody, self._own_units, *levels, self.max_rows)
-
-    def _participant(self, home: Home, facts: Facts) -> Tasks:
-        return self._tasks(home)
+        return Tasks(home, everybody, self._own_units, levels[0], levels[1], self.max_rows)
 
     def _coordinator(self, facts: Facts) -> Curator:
-        given = self.clip_norm
-        clip_norm = float(self.lipschitz) / float(self.penalty) if given == "auto" else float(given)
-        rounds = int(self.rounds)
-        mu = facts.mu / math.sqrt(rounds)
-        mechanism = EachRow(GaussianSum.for_mu(clip_norm, mu, facts.neighbours))
-        steps = tuple(Step(f"models {t}", mechanism) for t in range(1, rounds + 1))
+        mechanisms = self._published(facts) if self.as_published else self._sound(facts)
+        steps = tuple(Step(f"models {t}", each) for t, each in enumerate(mechanisms, start=1))
         return Curator((facts.n_tasks, facts.width - 1), self._own_units, steps)
+
+    def _sound(self, facts: Facts) -> list[Mechanism]:
+        clip_norm = self.clip_norm
+        if clip_norm == "auto":
+            penalty = AUTO_PENALTY if self.penalty == "auto" else float(self.penalty)
+            clip_norm = float(self.lipschitz) / penalty
+        mu = facts.mu / math.sqrt(self.rounds)
+        return [EachRow(GaussianSum.for_mu(clip_norm, mu, facts.neighbours))] * self.rounds
+
+    def _published(self, facts: Facts) -> list[Mechanism]:
+        assert facts.pure is not None
+        assert self.max_rows is not None
+        whole = Budget(facts.pure.epsilon, facts.pure.delta)
+        each = example_budget(whole, int(self.max_rows))
+        left = Cost(epsilon=each.epsilon, delta=each.delta)
+        claim = whole.epsilon / self.rounds, whole.delta / self.rounds
+        return [
+            OutputPerturbation(float(amount), claim)
+            for amount in published_amounts(np.ones(self.rounds), left)
+        ]
 
     @isolated()
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
@@ -197,6 +234,46 @@ class Tasks:
 
 
 @dataclass(frozen=True)
+class TasksTogether:
+    """As published: every column depends on everybody's rows, but for the first round."""
+
+    home: Home
+    penalty: float
+    coupling: float
+
+    def select(self, units: Sequence[int]) -> TasksTogether:
+        """These tasks only, in this order."""
+        return replace(self, home=self.home.select(units))
+
+    @isolated()
+    def models(self, released: FloatArray) -> FloatArray:
+        """(m, d): argmin_W Σ_i (1/n_i) Σ_j ½(x_jᵀw_i − y_j)² + ½ tr(W (λ₁I + λ₂Ω^{−1}) Wᵀ).
+
+        With Ω = U diag(a) Uᵀ of the released columns, Ω(λ₁Ω + λ₂I)^{−1} = FFᵀ, W = F A, and A of
+        norm penalty ½‖A‖² solves (I + Σ_i f_i f_iᵀ ⊗ G_i) A = Σ_i f_i ⊗ b_i. Ω = I at first.
+        """
+        gram = mean_squares(_units(self.home, False).problems, 0.0)
+        G, b = gram.G[:, :-1, :-1], gram.b[:, :-1]
+        m, d = b.shape
+        if not released.any():
+            ridge = (self.penalty + self.coupling) * np.eye(d)
+            return each_matrix(np.linalg.solve, G + ridge, b[:, :, None])[:, :, 0]
+        U, sizes, _ = np.linalg.svd(released, full_matrices=False)
+        a = m * sizes / sizes.sum()
+        F = U * np.sqrt(a / (self.penalty * a + self.coupling))
+        r = F.shape[1]
+        H = np.einsum("mr,ms,mij->risj", F, F, G, optimize=True).reshape(r * d, r * d)
+        A = np.linalg.solve(H + np.eye(r * d), (F.T @ b).ravel())
+        return np.asarray(F @ A.reshape(r, d))
+
+    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
+        """All columns, each with its sensitivity."""
+        models = self.models(np.asarray(shared["models"].value))
+        problems = _units(self.home, False).problems
+        return with_sensitivities(problems, Squared(), models, self.penalty), None
+
+
+@dataclass(frozen=True)
 class Curator:
     """Passes the released columns on."""
 
@@ -210,7 +287,8 @@ class Curator:
 
     def absorb(self, step: Step, shared: Public, release: Release) -> Public:
         """The models of this round, shrunk by their noise, replace those of the last."""
-        assert isinstance(step.mechanism, EachRow)
+        if not isinstance(step.mechanism, EachRow):  # as published: as they are
+            return {**shared, "models": release}
         assert isinstance(step.mechanism.row, GaussianSum)
         row = step.mechanism.row
         signal, noise = row.clip_norm**2, self.shape[1] * row.sigma**2
