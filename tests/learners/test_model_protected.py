@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tacit import Budget, Decomposed, GroupSparse, Ledger, LowRank, SingleTask
 from tacit.arrays import FloatArray
 from tacit.datasets import group_sparse_tasks, low_rank_tasks, related_tasks
 from tacit.datasets.generators import Generated
+from tacit.engine.rounds import TASKS
 from tacit.errors import InvalidInput, NotPure
 from tacit.learners import model_protected as module
 from tacit.learners.model_protected.covariance_schedule import (
@@ -34,6 +36,7 @@ from tacit.privacy.mechanisms import (
     SymmetricGaussian,
     TwoSidedWishart,
 )
+from tacit.privacy.release import Key
 
 ALL: list[Any] = [LowRank, GroupSparse, Decomposed]
 
@@ -265,10 +268,11 @@ def test_as_published_algorithm_5_goes_on_with_the_noisy_models(small: Generated
         budget=Budget(5.0), protect_examples=Budget(1.0, 1e-5), rounds=4, clip_norm=1.5,
         penalty=20.0, start=start_at(W0, small), ledger=ledger, **LITERAL,
     ).fit(small.X, small.y, task=small.task)  # fmt: skip
-    own = model._own_door
-    spends = [e.payload for e in own.ledger.spends(own.run)]
+    own, run = ledger.beside(f"{ledger.dataset}, against the curator"), f"{model.run_}, at home"
+    spends = [e.payload for e in own.spends(run)]
     epsilons = [spend["event"]["epsilon"] for spend in spends]
-    noisy = [model._noised(number).T for number in range(4)]
+    releases = [own.released(Key(run, number, TASKS)) for number in range(4)]
+    noisy = [release.value.T for release in releases if release is not None]
     curator = Curator(covariances(model), math.inf)
     expected = algorithm_5(small, W0, noisy, curator, 20.0, 0.02)
     np.testing.assert_allclose(model.coef_, expected, rtol=0, atol=1e-10)
@@ -276,6 +280,14 @@ def test_as_published_algorithm_5_goes_on_with_the_noisy_models(small: Generated
     scales = [spend["mechanism"]["row"]["scale"] for spend in spends]
     assert scales == pytest.approx(np.array(epsilons) / (2 * 1.5))  # step 4: exp(−(2K/ε)‖b‖)
     assert kov_epsilon(epsilons, 1e-5) == pytest.approx(1.0)  # step 2: Definition 7
+
+
+def test_a_model_with_noise_of_its_own_is_pickled(small: Generated) -> None:
+    """It keeps no ledger in memory, which no other process can add to."""
+    model = LowRank(budget=Budget(5.0), protect_examples=Budget(1.0, 0.0), rounds=2)
+    model.fit(small.X, small.y, task=small.task)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.coef_, model.coef_)
 
 
 def test_a_declared_step_makes_a_sound_run_the_same_algorithm(small: Generated) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.certificate import CertifiedRun
-from tacit.engine import Facts, Message, Outcome, Step
+from tacit.engine import Facts, Message, Outcome, Progress, Step
 from tacit.engine.rounds import CURATOR, TASKS
 from tacit.errors import InvalidInput
-from tacit.estimator import PrivateLearner, learner
+from tacit.estimator import MultiTaskEstimator, PrivateLearner, learner
 from tacit.learners.model_protected.covariance_schedule import (
     Kind,
     Schedule,
@@ -166,10 +166,18 @@ class CovarianceLearner(PrivateLearner):
 
     # --- Algorithm 5: noise of each task's own, before each covariance ---
 
+    def fit_tasks(
+        self, tasks: TaskSet, schema: Schema, *, progress: Progress = None
+    ) -> MultiTaskEstimator:
+        """As ever; the door of the noise at home stays open until everybody has a model."""
+        try:
+            return super().fit_tasks(tasks, schema, progress=progress)
+        finally:
+            self.__dict__.pop("_own_door", None)
+
     def _opened(self, *given: Any) -> Door:
         """With a second account, of what the curator learns: another adversary, another budget."""
         door = super()._opened(*given)
-        self._own_door: Door | None = None
         if self.protect_examples is None:
             return door
         own = open_door(
