@@ -69,6 +69,7 @@ def cnn(padding: int = 0) -> nn.Module:
 
 
 IMAGE = (1, 28, 28)
+CPU = torch.device("cpu")
 CASES = {
     "small": Case(small, (64,), 50, 10, 10),
     "mlp": Case(mlp, IMAGE, 128, 32, 62),
@@ -117,8 +118,19 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def measure(name: str, device: torch.device, *, loop: bool, repeats: int, clients: int) -> None:
-    """Prints one line for a case."""
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of a case, ready to be run by each party."""
+
+    trainer: Trainer
+    start: Tensor  # (clients, parameters)
+    ours: Callable[[], Tensor]
+    loop: Callable[[], Tensor]
+    pfl: Callable[[], float]  # its seconds
+
+
+def round_of(name: str, clients: int, device: torch.device = CPU) -> Round:
+    """Clients with rows of noise, twenty steps each from one centre."""
     case = CASES[name]
     torch.manual_seed(0)
     module = case.model().to(device)
@@ -130,33 +142,48 @@ def measure(name: str, device: torch.device, *, loop: bool, repeats: int, client
     centre = stacked.start()
     W = centre.repeat(clients, 1)
     order = batches(examples, np.arange(clients), STEPS, case.batch, Coins(bytes(32)))
+    drawn = torch.from_numpy(order).to(device)
     trainer = Trainer(stacked, work, examples)
+
+    def pfl() -> float:
+        from federated_pfl import pfl_seconds
+
+        with redirect_stdout(sys.stderr):  # pfl prints its progress
+            return pfl_seconds(case.model(), work, examples)
+
+    return Round(
+        trainer=trainer,
+        start=W,
+        ours=lambda: trainer(W, centre, order),
+        loop=lambda: plain_loop(module, work, examples, W, centre, drawn),
+        pfl=pfl,
+    )
+
+
+def measure(name: str, device: torch.device, *, loop: bool, repeats: int, clients: int) -> None:
+    """Prints one line for a case."""
+    one = round_of(name, clients, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    ours, together = seconds(lambda: trainer(W, centre, order), device, repeats)
+    ours, together = seconds(one.ours, device, repeats)
+    stacked = one.trainer.stacked
     line: dict[str, Any] = {
         "case": name,
         "device": device.type,
         "clients": clients,
         "parameters": stacked.size,
     }
-    line |= {"personal_layers": stacked.batched, "slots": trainer.slots(), "ours_s": ours}
+    line |= {"personal_layers": stacked.batched, "slots": one.trainer.slots(), "ours_s": ours}
     if device.type == "cuda":
         line["peak_GiB"] = torch.cuda.max_memory_allocated() / 2**30
         line["tf32"] = torch.backends.cuda.matmul.allow_tf32
     if loop:
-        drawn = torch.from_numpy(order).to(device)
-        slow, alone = seconds(
-            lambda: plain_loop(module, work, examples, W, centre, drawn), device, 1
-        )
-        moved = float((alone - W).norm())
+        slow, alone = seconds(one.loop, device, 1)
+        moved = float((alone - one.start).norm())
         line |= {"loop_s": slow, "times_faster": slow / ours}
         line["relative_difference"] = float((together - alone).norm()) / moved
     if loop and find_spec("pfl") is not None:
-        from federated_pfl import pfl_seconds
-
-        with redirect_stdout(sys.stderr):  # pfl prints its progress
-            line["pfl_s"] = pfl_seconds(case.model(), work, examples)
+        line["pfl_s"] = one.pfl()
         line["times_faster_than_pfl"] = line["pfl_s"] / ours
     print(json.dumps(line), flush=True)
 
