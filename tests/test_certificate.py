@@ -25,6 +25,7 @@ from tacit.certificate.accounts import public_accounts, replayed
 from tacit.certificate.documents import SEAL, file_digest, rendered, signed, signed_by
 from tacit.certificate.issuing import first_line
 from tacit.errors import InvalidInput, UntrustedMessage
+from tacit.json_converter import from_json
 from tacit.privacy import promises
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Budget, Guarantee
@@ -350,7 +351,7 @@ def test_proven_against_its_own_steps_is_a_contradiction(tmp_path: Path) -> None
     assert certificate["says"].startswith("NOT PROVEN: ranges measured on the data")
     for lie in ("proven", "secure_noise"):
         told = certificate["guarantee"] | {lie: True, "reason": ""}
-        line = first_line(Guarantee.from_json(json.dumps(told)))
+        line = first_line(from_json(Guarantee, told, "guarantee"))
         forged = certificate | {"guarantee": told, "says": line}
         description = {"learner": "MeanRegularized", "labels": [], "schema": SCHEMA}
         write_folder(tmp_path / lie, description, about.shared or {}, forged, None)
@@ -544,6 +545,10 @@ def proven_in_words(certificate: dict[str, Any]) -> None:
     certificate["guarantee"]["proven"] = "true"
 
 
+def secure_left_out(certificate: dict[str, Any]) -> None:
+    del certificate["guarantee"]["secure_noise"]
+
+
 def secure_as_number(certificate: dict[str, Any]) -> None:
     certificate["guarantee"]["secure_noise"] = 1
 
@@ -557,8 +562,9 @@ def other_count(certificate: dict[str, Any]) -> None:
     [
         (an_extra_key, "which no certificate has"),
         (hidden_operator, "not covered: the operator"),
-        (proven_in_words, "expected bool"),
-        (secure_as_number, "expected bool"),
+        (proven_in_words, "proven must be True or False"),
+        (secure_as_number, "secure_noise must be True or False"),
+        (secure_left_out, "leaves out secure_noise"),
         (other_count, "3000 tasks"),
     ],
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tacit.errors import InvalidInput, MissingValues, TacitError, UndeclaredValue
+from tacit.json_converter import from_json, to_json
 from tacit.tasks import Column, Schema, as_schema
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -344,14 +345,14 @@ def test_a_schema_survives_json(columns: list[Column], target: Column, from_data
     if target.missing not in (None, "drop"):
         target = Column(target.low, target.high, target.categories)
     schema = Schema(names, tuple(columns), target, from_data)
-    assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+    assert from_json(Schema, json.loads(json.dumps(to_json(schema))), "schema") == schema
 
 
 def test_a_damaged_file_is_refused() -> None:
     with pytest.raises(InvalidInput, match="needs the entry 'columns'"):
-        Schema.from_dict({"feature_names": ["a"]})
+        from_json(Schema, {"feature_names": ["a"]}, "schema")
     with pytest.raises(InvalidInput, match="no 'hihg'; did you mean 'high'"):
-        Column.from_dict({"low": 0, "hihg": 1})
+        from_json(Column, {"low": 0, "hihg": 1}, "column")
     with pytest.raises(InvalidInput, match="0 declarations for 1 features"):
         Schema(("a",), ())
 

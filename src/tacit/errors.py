@@ -21,7 +21,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import difflib
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from tacit.rounding import rounded_down, rounded_up
@@ -135,3 +136,13 @@ class PrivacyWarning(UserWarning):
 
 class NoiseWarning(UserWarning):
     """Something works as asked, and noise leaves little of it."""
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """The end of an error message that suggests a name.
+
+    >>> nearest("agee", ["age", "income"])
+    "; did you mean 'age'?"
+    """
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ import numpy as np
 from tacit.arrays import Array
 from tacit.errors import InvalidInput
 from tacit.files import PARTIAL, make, opened, read_bytes, replace_file
+from tacit.json_converter import from_json, to_json
 
 MODEL, CERTIFICATE, SEAL = "model.safetensors", "certificate.json", "seal.json"
 LEDGER, RUN, LOCAL = "ledger.sqlite", "run.json", "local.json"
@@ -30,30 +32,6 @@ DEEPEST = 50
 """How far lists and objects nest in a file that somebody sent."""
 
 Arrays = Mapping[str, Array]
-
-
-def plain(label: Any) -> Any:
-    """A label as JSON knows it: numpy scalars become Python's, tuples become lists.
-
-    >>> plain(np.int64(3)), plain(("a", 1))
-    (3, ['a', 1])
-    """
-    if isinstance(label, np.generic):
-        label = label.item()
-    if isinstance(label, tuple):
-        return [plain(part) for part in label]
-    if isinstance(label, str | int | float | bool) or label is None:
-        return label
-    raise InvalidInput(f"label {label!r} cannot be written; use text, numbers or tuples of them")
-
-
-def hashable(label: Any) -> Hashable:
-    """Inverse of plain.
-
-    >>> hashable(["a", 1])
-    ('a', 1)
-    """
-    return tuple(map(hashable, label)) if isinstance(label, list) else label
 
 
 def write(
@@ -190,31 +168,19 @@ class RunState:
 
     def write(self, directory: Path) -> None:
         """Writes directory/run.json, whole or not at all."""
-        write_json(directory / RUN, asdict(self))
+        write_json(directory / RUN, to_json(self))
 
     @classmethod
     def read(cls, directory: Path) -> RunState:
         """Inverse of write."""
-        found = read_json(directory / RUN)
-        try:
-            state = cls(**found)
-            kinds = {entry: type(value) for entry, value in vars(state).items()}
-            if kinds != _OF_A_RUN:
-                raise TypeError(f"its entries are {kinds}")
-            int(state.run, 16)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"{directory / RUN} is not a run of tacit: {error}") from None
+        state = from_json(cls, read_json(directory / RUN), str(directory / RUN))
+        if not re.fullmatch("[0-9a-f]+", state.run):
+            raise InvalidInput(f"{directory / RUN} names the run {state.run!r}, which is no name")
         return state
 
     def ledger_path(self, directory: Path) -> Path:
         """Where the ledger is."""
         return directory / self.ledger
-
-
-_OF_A_RUN = dict.fromkeys(("run", "ledger", "dataset", "fingerprint"), str) | {
-    "options": dict,
-    "complete": bool,
-}
 
 
 # --- by one at a time ----------------------------------------------------------------------------

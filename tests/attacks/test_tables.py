@@ -16,6 +16,7 @@ import tacit
 from tacit.cli.declarations import MOST_TOLD, read_declarations
 from tacit.cli.predict import without_formulas
 from tacit.errors import InvalidInput
+from tacit.json_converter import from_json, to_json
 from tacit.tasks import Column, Schema, as_schema
 from tacit.tasks.schema import MOST_COLUMNS
 from tacit.tasks.tables import as_table
@@ -55,10 +56,10 @@ def test_too_many_columns_are_refused_and_as_many_as_are_allowed_are_not() -> No
 
 
 def test_a_schema_that_somebody_sent_is_held_to_the_same_bound() -> None:
-    sent = as_schema({"x0": ["a", "b"]}, ["x0"]).to_dict()
+    sent = to_json(as_schema({"x0": ["a", "b"]}, ["x0"]))
     sent["columns"][0]["categories"] = [f"k{i}" for i in range(MANY)]
     with pytest.raises(InvalidInput, match="'x0' alone becomes 100,000"):
-        Schema.from_dict(sent)
+        from_json(Schema, sent, "schema")
 
 
 def test_of_very_many_problems_the_first_are_told(tmp_path: Path) -> None:

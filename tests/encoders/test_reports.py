@@ -22,6 +22,7 @@ from tacit.encoders.mechanism_choice import MECHANISMS, LocalName, available, lo
 from tacit.encoders.networks import Layer
 from tacit.encoders.reports import ONCE, guarantee, reported
 from tacit.errors import BudgetExceeded, InvalidInput, LedgerError, NotPure, UntrustedMessage
+from tacit.json_converter import from_json
 from tacit.privacy.accounting import Cost, Pure, pure_epsilon
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
@@ -200,7 +201,7 @@ def test_the_exported_folder_holds_encoder_script_and_certificate(tmp_path: Path
     assert [layer["activation"] for layer in content["layers"]] == ["relu", "identity"]
     assert content["mechanism"]["radius"] == 1.0
     certificate = json.loads((tmp_path / "new" / "certificate.json").read_text())
-    written = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+    written = from_json(Guarantee, certificate["guarantee"], "guarantee")
     assert replace(written, reason=promised.reason) == promised
     assert "exact discrete Laplace noise" in written.reason
 

@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 import tacit
 from tacit.errors import InvalidInput
+from tacit.json_converter import from_json, to_json
 from tacit.privacy.budget import Budget
 from tacit.report.leakage import guess_rate, plan, replaced
 from tacit.report.local_page import MOST_POINTS, local_page
@@ -84,7 +85,7 @@ def test_a_task_without_held_out_rows_has_no_score() -> None:
     assert (rest.sizes == 0).any()
     errors = view.scores["together"].errors
     assert [e is None for e in errors] == list(rest.sizes == 0)
-    json.dumps(view.to_dict(), allow_nan=False)
+    json.dumps(to_json(view), allow_nan=False)
 
 
 def test_no_held_out_rows_at_all_is_said_on_the_page(fitted_folder: Path) -> None:
@@ -137,13 +138,13 @@ def test_a_variant_spends_nothing_on_the_model_s_ledger(
 def test_measurements_survive_json(fitted_folder: Path) -> None:
     view = read_local(fitted_folder)
     assert view.leakage is not None
-    assert LocalView.from_dict(json.loads(json.dumps(view.to_dict()))) == view
+    assert from_json(LocalView, json.loads(json.dumps(to_json(view))), "view") == view
 
 
 @pytest.mark.parametrize("kept", [{}, {"leakage": None, "curve": [1], "scores": {}}])
 def test_something_else_is_not_taken_for_measurements(kept: Any) -> None:
-    with pytest.raises(InvalidInput, match="not the measurements"):
-        LocalView.from_dict(kept)
+    with pytest.raises(InvalidInput, match="needs the entry"):
+        from_json(LocalView, kept, "view")
 
 
 def test_the_curve_leads_from_alone_to_the_twin(fitted_folder: Path) -> None:

@@ -7,7 +7,6 @@ its head: another process may have spent on the same tasks since the run's last 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from tacit.certificate import documents
 from tacit.certificate.accounts import folded, parts_of, public_accounts
 from tacit.certificate.documents import Document
 from tacit.errors import InvalidInput, UntrustedMessage
+from tacit.json_converter import to_json
 from tacit.privacy import promises
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import canonical, sha256
@@ -59,7 +59,7 @@ def issued(about: CertifiedRun, signer: Signer | None, **declared: Any) -> Docum
             "tacit": __version__,
             "learner": about.learner,
             "run": about.run,
-            "guarantee": json.loads(guarantee.to_json()),
+            "guarantee": to_json(guarantee),
             "steps": merged(about.steps),
             "digests": _digests(about),
         }

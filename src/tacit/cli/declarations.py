@@ -157,7 +157,7 @@ class Declarations:
             raise InvalidInput(f"{self.file} is not complete: {told}{more}")
 
     def _all_problems(self, names: Sequence[str], aside: set[str | None]) -> Iterator[str]:
-        from tacit.tasks.tables import nearest
+        from tacit.errors import nearest
 
         wanted, known = [name for name in names if name not in aside], {*names}
         yield from (said for name, said in self.problems.items() if name not in aside)
@@ -205,8 +205,8 @@ def _sections(path: Path) -> dict[str, dict[str, Any]]:
 
 def _column(name: str, entries: Mapping[str, Any]) -> Column | None:
     """One section; InvalidInput says what is wrong with it."""
+    from tacit.errors import nearest
     from tacit.tasks import Column
-    from tacit.tasks.tables import nearest
 
     kind = entries.get("type")
     if not isinstance(kind, str) or kind not in _ENTRIES:

@@ -21,6 +21,7 @@ from tacit.cli.places import ledger_beside, require_place
 from tacit.cli.progress import progress_bar
 from tacit.errors import InvalidInput, TacitError
 from tacit.folder import RunState
+from tacit.json_converter import to_json
 from tacit.privacy.budget import Budget
 from tacit.privacy.signing import Signer, signer_for
 from tacit.tasks import TaskSet
@@ -175,7 +176,7 @@ def _options(request: FitRequest, terms: RecordingTerms, data: FitData) -> dict[
     return {name: asked[name] for name in names} | {
         "learner": data.learner,
         "loss": data.loss,
-        "ranges": data.schema.to_dict(),
+        "ranges": to_json(data.schema),
         "cap": [terms.cap, terms.cap_delta],
         "attested": list(terms.attested),
     }
@@ -246,7 +247,6 @@ def _written(
 ) -> list[Path]:
     """The certificate, with everything that was declared on the command line, the model, the page
     that may be shown to anyone, and their seal."""
-    from tacit.certificate.checks import budget_to_json
     from tacit.privacy.promises import with_attestation
     from tacit.report.pages import write_pages
 
@@ -262,7 +262,7 @@ def _written(
         tasks={"column": request.task, "count": data.tasks.n_tasks},
         target=request.target,
         loss=data.loss,
-        budget=budget_to_json(request.budget),
+        budget=to_json(request.budget),
         attested=list(terms.attested),
     )
     model.save(request.out, signing_key=signer)

@@ -39,6 +39,7 @@ def hand_out(
     from tacit.cli.loading import label_named, load_model
     from tacit.cli.verify import require_agreement
     from tacit.errors import InvalidInput
+    from tacit.json_converter import to_json
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"{out} is there already and not empty; choose another --out")
@@ -58,7 +59,7 @@ def hand_out(
     names = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
     found = {
         "out": str(out),
-        "task": folder.plain(label),
+        "task": to_json(label),
         "files": [str(out / name) for name in names],
         "fingerprint": certificate.get("signature", {}).get("fingerprint"),
         "digest": digest(certificate),

@@ -37,8 +37,7 @@ def learner_names() -> list[str]:
 
 def require_learner(name: str) -> None:
     """Refuse a name that is no learner, suggesting the nearest."""
-    from tacit.errors import InvalidInput
-    from tacit.tasks.tables import nearest
+    from tacit.errors import InvalidInput, nearest
 
     known = learner_names()
     if name not in known:

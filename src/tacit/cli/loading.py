@@ -61,8 +61,8 @@ def label_named(text: str, labels: Sequence[Hashable]) -> Hashable:
     >>> label_named("7", (6, 7)), label_named(" b", ("a", "b"))
     (7, 'b')
     """
+    from tacit.errors import nearest
     from tacit.tasks import canonical_label
-    from tacit.tasks.tables import nearest
 
     known = {canonical_label(label): label for label in labels}
     if (asked := canonical_label(text)) not in known:

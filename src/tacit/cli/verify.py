@@ -150,16 +150,16 @@ def _judged_encoder(directory: Path, found: Finding, kind: str) -> tuple[str, Fi
 def _unsaid_of_nodes(certificate: dict[str, Any]) -> Iterator[str]:
     """What is left open where nodes protect their examples or silos their people, or where people
     report for themselves."""
-    import json
     from dataclasses import replace
 
     from tacit.certificate.checks import unsaid
     from tacit.encoders.reports import LOCAL
+    from tacit.json_converter import from_json
     from tacit.learners.async_proximal.plan import ADVERSARY, TRUSTED
     from tacit.learners.shared_prior.silos.silo_plan import in_any_silos
     from tacit.privacy.budget import Guarantee
 
-    guarantee = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+    guarantee = from_json(Guarantee, certificate["guarantee"], "guarantee")
     named = (replace(each, unit=guarantee.unit) for each in (LOCAL, in_any_silos()))
     for promise in (ADVERSARY, TRUSTED, *named):
         yield from unsaid(guarantee, promise)

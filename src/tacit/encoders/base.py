@@ -6,7 +6,6 @@ A subclass fits: it checks its parameters and rows with what is here, and hands 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
@@ -25,6 +24,7 @@ from tacit.encoders.networks import Design, Layers
 from tacit.encoders.reports import guarantee, rehearsed, reported
 from tacit.errors import InvalidInput, LedgerError, UntrustedMessage
 from tacit.estimator.leaving import Certified
+from tacit.json_converter import from_json
 from tacit.parameters import Between, Count, Seed, learner, require_parameters
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.isolation import require_alone
@@ -244,7 +244,7 @@ class Encoder(TransformerMixin, Certified):  # type: ignore[misc] # scikit-learn
         model.n_features_in_ = len(domain.low)
         known = None if mechanism is None else mechanism_from_dict(mechanism)
         model._remember(domain, Design.from_arrays(arrays, description["activations"], known))
-        model.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+        model.guarantee_ = from_json(Guarantee, certificate["guarantee"], "guarantee")
         model._certificate = certificate
         model.predicted_loss_ = float(description["predicted_loss"])
         for name in cls._kept:

@@ -6,7 +6,6 @@ their inverse.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -15,13 +14,13 @@ import numpy as np
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import check_is_fitted
 
-from tacit import folder
 from tacit.arrays import Array, IntArray
 from tacit.certificate import CertifiedRun, write_folder
 from tacit.certificate.since import Since, recorded_since
 from tacit.engine import Transcript, Unprotected
 from tacit.errors import InvalidInput, UnknownTask
 from tacit.estimator.leaving import Certified
+from tacit.json_converter import from_json, hashable
 from tacit.metrics import nmse
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
@@ -215,9 +214,9 @@ class Fitted(Certified):
         }
         self.ledger_, self.run_, self.transcript_ = None, certificate.get("run"), []
         self._loaded = True
-        self.guarantee_ = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+        self.guarantee_ = from_json(Guarantee, certificate["guarantee"], "guarantee")
         self.history_, self._certificate = certificate["steps"], certificate
-        self._label(tuple(map(folder.hashable, description["labels"])))
+        self._label(tuple(map(hashable, description["labels"])))
         self._take(description, arrays)
         return self
 

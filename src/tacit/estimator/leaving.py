@@ -7,7 +7,6 @@ proven unless somebody takes that upon himself (``unproven=True``).
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -17,6 +16,7 @@ from tacit.certificate.since import Since, with_doubts
 from tacit.engine import Message, Unprotected
 from tacit.errors import UntrustedMessage
 from tacit.estimator.families import Accounted
+from tacit.json_converter import from_json
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.signing import SigningKey, signer_for
@@ -44,8 +44,8 @@ class Certified(Accounted):
         if self._certificate is None:
             signer = self._signer(signing_key)
             self._certificate = issued(self._subject(), signer, **declared)
-            told = json.dumps(self._certificate["guarantee"])
-            self.guarantee_ = Guarantee.from_json(told)  # others may have spent since the fit
+            told = self._certificate["guarantee"]  # others may have spent since the fit
+            self.guarantee_ = from_json(Guarantee, told, "guarantee")
         return self._certificate
 
     def certificate(self) -> dict[str, Any]:

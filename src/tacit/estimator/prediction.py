@@ -17,6 +17,7 @@ from tacit.engine import Message
 from tacit.errors import InvalidInput
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.estimator.home import Home
+from tacit.json_converter import from_json, to_json
 from tacit.linear.losses import Loss, LossName, loss_named
 from tacit.tasks import Schema, TaskSet, column_names
 
@@ -112,15 +113,15 @@ class Predicting(Fitted):
         return {
             "loss": self.loss,
             "fit_intercept": bool(getattr(self, "fit_intercept", True)),
-            "classes": [folder.plain(c) for c in self.classes_] if has_classes(self) else [],
-            "schema": self._schema.to_dict(),
+            "classes": [to_json(c) for c in self.classes_] if has_classes(self) else [],
+            "schema": to_json(self._schema),
         }
 
     def _arrays(self, columns: list[int]) -> dict[str, Array]:
         return {"models": self._models[columns]}
 
     def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self._schema = Schema.from_dict(description["schema"])
+        self._schema = from_json(Schema, description["schema"], "schema")
         self.n_features_in_ = len(self._schema.feature_names)
         if description["classes"]:
             self.classes_ = np.asarray(description["classes"])

@@ -19,7 +19,6 @@ from typing import Any
 
 from tacit import folder
 from tacit.certificate import digest, documents
-from tacit.certificate.checks import budget_to_json
 from tacit.engine import Progress
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
@@ -35,6 +34,7 @@ from tacit.federation.records import secret_in
 from tacit.federation.sites import Channel, Sites
 from tacit.federation.terms import Terms
 from tacit.folder import RunState
+from tacit.json_converter import to_json
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.promises import DELTA, delta_beside
@@ -151,7 +151,7 @@ def _write(model: Any, terms: Terms, signer: Signer, out: Path) -> None:
         tasks={"column": terms.columns.get("task"), "count": len(terms.labels)},
         target=terms.columns.get("target"),
         loss=model.loss,
-        budget=budget_to_json(terms.planned_budget),
+        budget=to_json(terms.planned_budget),
     )
     state.write(out)
     model.save(out, public=True, unproven=terms.noise == "simulated", signing_key=signer)

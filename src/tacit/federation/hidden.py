@@ -31,6 +31,7 @@ from tacit.federation.noise_shares import (
 )
 from tacit.federation.sites import ROOM, Sites
 from tacit.federation.wire import packed, require_rows
+from tacit.json_converter import to_json
 from tacit.privacy.mechanisms.products import WithGaussianNoise
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Release
@@ -152,7 +153,7 @@ class _Round:
             arrays = told | {f"box/{sender}": boxes[sender][name] for sender in keys}
             about = {"kind": "masked", "terms": self.sites.terms.digest, "number": self.number}
             about |= {"agreements": self.sites.agreements, "masks": keys}
-            requests[name] = packed(about | {"planned": self.all.planned.to_dict()}, arrays)
+            requests[name] = packed(about | {"planned": to_json(self.all.planned)}, arrays)
         for name, _, arrays in self.sites.sound_answers(requests, 8 * size + ROOM):
             try:
                 rows = require_rows(arrays, (size,), "uint64")

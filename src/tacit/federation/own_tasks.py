@@ -7,7 +7,7 @@ same bits in any batch, so whoever has a few tasks computes with all labels, and
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,19 +61,6 @@ class Planned:
 
     mu: float
     pure: Cost | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, said: Any) -> Planned:
-        """Inverse of to_dict; InvalidInput if it is none."""
-        try:
-            pure = said["pure"]
-            return cls(float(said["mu"]), None if pure is None else Cost(**pure))
-        except (LookupError, TypeError, ValueError) as error:
-            raise InvalidInput(f"a run is planned by mu and pure, got {said!r}") from error
 
 
 def in_places(terms: Terms, site: str, tasks: TaskSet) -> TaskSet:

@@ -47,6 +47,7 @@ from tacit.federation.records import Records
 from tacit.federation.reporting import ENCODER, ExportedEncoder, reported, require_one_row
 from tacit.federation.terms import Terms, differences
 from tacit.federation.wire import digest, packed, unpacked
+from tacit.json_converter import from_json, to_json
 from tacit.privacy.isolation import require_alone
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Declared
@@ -153,13 +154,13 @@ class Site:
     def _planned(self, description: Mapping[str, Any]) -> Planned:
         """The plan of the run, which stays what it was in the first round."""
         try:
-            planned = Planned.from_dict(description.get("planned"))
+            planned = from_json(Planned, description.get("planned"), "planned")
         except InvalidInput as error:
             raise Refused("the coordinator", str(error)) from None
         file = self._records.place / "planned.json"
         if not file.exists():
-            folder.write_json(file, planned.to_dict())
-        if Planned.from_dict(folder.read_json(file)) != planned:
+            folder.write_json(file, to_json(planned))
+        if from_json(Planned, folder.read_json(file), "planned") != planned:
             raise Refused("the coordinator", "the run was planned otherwise before")
         return planned
 

@@ -26,6 +26,7 @@ from tacit.federation.own_tasks import Planned
 from tacit.federation.site import AGREEMENT
 from tacit.federation.terms import Terms
 from tacit.federation.wire import digest, packed, require_rows, unpacked
+from tacit.json_converter import to_json
 
 ROOM = 2**20
 """Bytes of an answer beside its rows."""
@@ -184,7 +185,7 @@ class Sites:
 
     def _request(self, name: str, number: int, broadcast: Broadcast, planned: Planned) -> bytes:
         about = {"kind": "contribute", "terms": self.terms.digest, "number": number}
-        about |= {"planned": planned.to_dict()}
+        about |= {"planned": to_json(planned)}
         return packed(about, self.told(name, number, broadcast))
 
     def sound_answers(

@@ -9,9 +9,8 @@ proposes something else is refused, and told what differs.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +22,7 @@ from tacit.engine import CURATOR
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.federation.noise_shares import hidden_promise, planned_budget
+from tacit.json_converter import fields_to_json, from_json
 from tacit.privacy.budget import Budget
 from tacit.privacy.chain import canonical, sha256
 from tacit.privacy.signing import checked_fingerprint
@@ -163,30 +163,15 @@ class Terms:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        sites = {
-            name: {"tasks": [folder.plain(task) for task in site.tasks], "key": site.key}
-            for name, site in self.sites.items()
-        }
-        changed = {"budget": asdict(self.budget), "schema": self.schema.to_dict(), "sites": sites}
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {"format": FORMAT, **json.loads(json.dumps(plain | changed, default=dict))}
+        return {"format": FORMAT, **fields_to_json(self)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Terms:
         """Inverse of to_dict; InvalidInput if it is none."""
-        try:
-            given = dict(document)
-            if given.pop("format") != FORMAT:
-                raise InvalidInput(f"expected {FORMAT!r}, got {document['format']!r}")
-            given["budget"] = Budget(**given["budget"])
-            given["schema"] = Schema.from_dict(given["schema"])
-            given["sites"] = {
-                name: Member(tuple(map(folder.hashable, site["tasks"])), site["key"])
-                for name, site in given["sites"].items()
-            }
-            return cls(**given)
-        except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise InvalidInput(f"these are no terms of a run: {error}") from None
+        given = dict(document)
+        if given.pop("format", None) != FORMAT:
+            raise InvalidInput(f"expected {FORMAT!r}, got {document.get('format')!r}")
+        return from_json(cls, given, "terms")
 
     @cached_property
     def digest(self) -> str:

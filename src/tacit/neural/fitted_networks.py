@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tacit import folder
 from tacit.arrays import Array, FloatArray
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
+from tacit.json_converter import from_json, to_json
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.inputs import as_rows, gathered
 from tacit.neural.personal import PersonalModels
@@ -98,7 +99,7 @@ class FittedNetworks(Fitted):
     # --- its folder ------------------------------------------------------------------------------
 
     def _description(self) -> dict[str, Any]:
-        declared = {} if self._schema is None else {"schema": self._schema.to_dict()}
+        declared = {} if self._schema is None else {"schema": to_json(self._schema)}
         return self._models.description() | {"loss": self.loss} | declared
 
     def _arrays(self, columns: list[int]) -> dict[str, Array]:
@@ -108,7 +109,7 @@ class FittedNetworks(Fitted):
         assert self.model is not None  # load was given it
         models = PersonalModels.read(copy.deepcopy(self.model), description, arrays)
         if "schema" in description:
-            self._schema = Schema.from_dict(description["schema"])
+            self._schema = from_json(Schema, description["schema"], "schema")
         self.rounds_, self.private_history_, self.private_home_ = 0, [], {}
         self._set_models(models, self.tasks_)
 

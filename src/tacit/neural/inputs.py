@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit import folder
 from tacit.arrays import Array
 from tacit.errors import InvalidInput, UndeclaredValue
+from tacit.json_converter import to_json
 from tacit.neural.clients import Examples
 from tacit.tasks import TaskSet, task_codes
 
@@ -79,14 +79,14 @@ class Classes:
         tensor([1, 0])
         """
         found, inverse = np.unique(_labels(y), return_inverse=True)
-        known = {folder.plain(label): i for i, label in enumerate(self.values)}
-        missing = [folder.plain(v) for v in found if folder.plain(v) not in known]
+        known = {to_json(label): i for i, label in enumerate(self.values)}
+        missing = [to_json(v) for v in found if to_json(v) not in known]
         if missing:
             raise UndeclaredValue(
                 f"y holds the class {missing[0]!r}, the classes are {self.values.tolist()[:10]}; "
                 "declare all of them with classes="
             )
-        return torch.tensor([known[folder.plain(v)] for v in found])[torch.from_numpy(inverse)]
+        return torch.tensor([known[to_json(v)] for v in found])[torch.from_numpy(inverse)]
 
 
 def known_classes(declared: Any, y: Any, outputs: int) -> Classes:

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit import folder
 from tacit.arrays import Array, IntArray
 from tacit.errors import InvalidInput
+from tacit.json_converter import to_json
 from tacit.neural.client_training import RowLoss
 from tacit.neural.inputs import Classes, as_numbers, as_rows
 from tacit.neural.stacked import Stacked
@@ -91,7 +91,7 @@ class PersonalModels:
         names, shapes = self.stacked.names, map(list, self.stacked.shapes)
         classes = self.classes
         return {
-            "classes": None if classes is None else [folder.plain(c) for c in classes.values],
+            "classes": None if classes is None else [to_json(c) for c in classes.values],
             "parameters": dict(zip(names, shapes, strict=True)),
             "public": self.public,
             "row": list(self.row),

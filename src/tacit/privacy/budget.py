@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from tacit.parameters import Between, Checked, Zero
@@ -68,23 +66,6 @@ class Guarantee:
     after_output: bool = False  # their sum was not fixed before the first output
     run_epsilon: float = 0.0  # of this run by itself
     run_delta: float = 0.0
-
-    def to_json(self) -> str:
-        """Canonical JSON: sorted keys; infinity is written as a string."""
-        fields = asdict(self) | {"not_covered": list(self.not_covered)}
-        for name in ("epsilon", "delta"):
-            if math.isinf(fields[name]):
-                fields[name] = "infinity"
-        return json.dumps(fields, sort_keys=True, indent=2, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Guarantee:
-        """Inverse of to_json."""
-        fields = json.loads(text)
-        fields["not_covered"] = tuple(fields["not_covered"])
-        for name in ("epsilon", "delta"):
-            fields[name] = float(fields[name])
-        return cls(**fields)
 
     def __str__(self) -> str:
         claim = "" if self.proven else " (claimed, NOT proven)"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,7 +166,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
     """
     if type(event).__name__ not in _EVENTS:
         raise InvalidInput(f"an event is one of {', '.join(_EVENTS)}; got {event!r}")
-    fields = {k: v if k == "neighbours" else float(v) for k, v in asdict(event).items()}
+    fields = {k: v if k == "neighbours" else float(v) for k, v in vars(event).items()}
     numbers = [value for name, value in fields.items() if name != "neighbours"]
     if not all(0 <= number < math.inf for number in numbers):
         raise InvalidInput(f"the numbers of an event are finite and not negative, got {event}")

@@ -27,7 +27,7 @@ All of it is simulated on the trusted side: nothing is released or charged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from scipy.special import ndtr
 
 from tacit.arrays import FloatArray
 from tacit.estimator import MultiTaskEstimator
-from tacit.folder import hashable, plain
+from tacit.json_converter import to_json
 from tacit.privacy.budget import Budget
 from tacit.report.public_view import best_guess
 from tacit.report.refits import variant
@@ -79,21 +79,6 @@ class Leakage:
     draws: int
     leaks: tuple[Leak, ...]
     picture: Picture
-
-    @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> Leakage:
-        """From JSON."""
-        leaks = tuple(Leak(**leak) for leak in kept["leaks"])
-        return cls(kept["bound"], kept["draws"], leaks, Picture(**with_tuples(kept["picture"])))
-
-
-def with_tuples(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON's lists as the tuples they were.
-
-    >>> with_tuples({"rows": [[1, 2]]})
-    {'rows': ((1, 2),)}
-    """
-    return {name: hashable(value) for name, value in kept.items()}
 
 
 def measure_leakage(
@@ -142,7 +127,7 @@ def _found(
     others = np.arange(training.n_tasks) != task
     trace = (after[0] - before[0])[:, others]
     old, new = before[1][:, :, others], after[1][:, :, others]
-    label, size = str(plain(training.labels[task])), float(np.sqrt(np.mean(trace**2)))
+    label, size = str(to_json(training.labels[task])), float(np.sqrt(np.mean(trace**2)))
     leak = Leak(label, size, 1.0 if size > 0 else 0.5, guess_rate(old, new))
     runs = (trace, new[1] - old[0], old[1] - old[0])
     return leak, _picture(label, others, runs, training)
@@ -220,7 +205,7 @@ def _picture(
     trace = np.abs(runs[0])
     features = np.sort(np.argsort(-trace.sum(axis=1), kind="stable")[:SHOWN])
     columns = np.sort(np.argsort(-trace.sum(axis=0), kind="stable")[:SHOWN])
-    names = [str(plain(tasks.labels[i])) for i in np.flatnonzero(others)[columns]]
+    names = [str(to_json(tasks.labels[i])) for i in np.flatnonzero(others)[columns]]
     cut = [tuple(map(tuple, run[np.ix_(features, columns)].tolist())) for run in runs]
     return Picture(
         label, tuple(tasks.feature_names[j] for j in features), tuple(names), cut[0], cut[1], cut[2]

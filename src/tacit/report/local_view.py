@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,13 @@ from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.files import replace_file
-from tacit.folder import LOCAL, plain, read_json
+from tacit.folder import LOCAL, read_json
+from tacit.json_converter import from_json, to_json
 from tacit.learners.pooled import Pooled
 from tacit.learners.single_task import SingleTask
 from tacit.metrics import auc_per_task
 from tacit.privacy.budget import Budget
-from tacit.report.leakage import Leakage, measure_leakage, with_tuples
+from tacit.report.leakage import Leakage, measure_leakage
 from tacit.report.refits import variant
 from tacit.tasks import Schema, TaskSet
 
@@ -72,22 +73,6 @@ class LocalView:
     scores: Mapping[str, Score]  # "together", "alone"; with a curve also "open", "pooled"
     curve: tuple[CurvePoint, ...] = ()
     leakage: Leakage | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> LocalView:
-        """Inverse of to_dict, also of what became of it in JSON."""
-        try:
-            leakage = None if kept["leakage"] is None else Leakage.from_dict(kept["leakage"])
-            scores = {name: Score(**with_tuples(score)) for name, score in kept["scores"].items()}
-            curve = tuple(CurvePoint(**with_tuples(point)) for point in kept["curve"])
-            rest = {"scores": scores, "curve": curve, "leakage": leakage}
-            return cls(**with_tuples(kept) | rest)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InvalidInput(f"not the measurements of a model: {error!r}") from error
 
 
 def measure(
@@ -154,7 +139,7 @@ class Bench:
             learner=type(self.model).__name__,
             loss=self.model.loss,
             epsilon=epsilon if np.isfinite(epsilon) else None,
-            labels=tuple(str(plain(label)) for label in self.training.labels),
+            labels=tuple(str(to_json(label)) for label in self.training.labels),
             training_rows=tuple(self.training.sizes.tolist()),
             held_out_rows=tuple(self.held_out.sizes.tolist()),
             scores=scores,
@@ -202,14 +187,14 @@ def judged(predicted: FloatArray, held_out: TaskSet, schema: Schema) -> Score:
 def write_local(view: LocalView, folder: Path) -> Path:
     """local.json, for its owner only."""
     path = folder / LOCAL
-    text = json.dumps(view.to_dict(), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(to_json(view), ensure_ascii=False, allow_nan=False)
     replace_file(path, (text + "\n").encode(), private=True)
     return path
 
 
 def read_local(folder: Path) -> LocalView:
     """Inverse of write_local."""
-    return LocalView.from_dict(read_json(folder / LOCAL))
+    return from_json(LocalView, read_json(folder / LOCAL), str(folder / LOCAL))
 
 
 def _means(values: FloatArray, index: Any, n_tasks: int) -> FloatArray:

@@ -6,7 +6,6 @@ ledger or local.json. What was shared without a budget is left out.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from tacit.arrays import Array
 from tacit.errors import InvalidInput
 from tacit.folder import CERTIFICATE, MODEL, read_json, read_tensors
+from tacit.json_converter import from_json
 from tacit.privacy.accounting import Cost, cost
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import event_from_json
@@ -63,7 +63,7 @@ def _facts(
     tasks = certificate.get("tasks") or {}
     count = tasks.get("count") or len(description["labels"])
     budget = (certificate.get("budget") or {}).get("epsilon")
-    guarantee = Guarantee.from_json(json.dumps(certificate["guarantee"]))
+    guarantee = from_json(Guarantee, certificate["guarantee"], "guarantee")
     return PublicView(
         version=str(certificate["tacit"]),
         learner=str(description["learner"]),
@@ -72,7 +72,7 @@ def _facts(
         steps=tuple(releases(certificate["steps"], guarantee.run_delta or guarantee.delta)),
         shared=shared,
         withheld=tuple(name for name in description["protected"] if name not in shared),
-        schema=Schema.from_dict(description["schema"]),
+        schema=from_json(Schema, description["schema"], "schema"),
         n_tasks=int(count) if count > 1 else None,
         task_noun=noun(str(tasks.get("column") or "task")),
         target=str(certificate.get("target") or "target"),

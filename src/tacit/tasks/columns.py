@@ -11,8 +11,8 @@ Differs from the paper in
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
@@ -20,8 +20,9 @@ import numpy as np
 
 from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, MissingValues
+from tacit.json_converter import fields_to_json
 from tacit.tasks.labels import category, distinct, listed, missing_mask, require_declared
-from tacit.tasks.tables import as_numbers, nearest, readable_numbers, require_finite
+from tacit.tasks.tables import as_numbers, readable_numbers, require_finite
 
 _MISSING = -2  # the position of a missing value; -1 is an undeclared one
 
@@ -103,19 +104,7 @@ class Column:
         >>> Column(0, 1).to_dict()
         {'low': 0.0, 'high': 1.0}
         """
-        declared = {name: value for name, value in asdict(self).items() if value is not None}
-        if self.categories is not None:
-            declared["categories"] = list(self.categories)
-        return declared
-
-    @classmethod
-    def from_dict(cls, declared: Mapping[str, Any]) -> Column:
-        """Inverse of to_dict."""
-        known = [entry.name for entry in fields(cls)]
-        for name in declared:
-            if name not in known:
-                raise InvalidInput(f"a column declares no {name!r}{nearest(name, known)}")
-        return cls(**declared)
+        return {name: value for name, value in fields_to_json(self).items() if value is not None}
 
     @property
     def coded(self) -> tuple[Hashable, ...]:

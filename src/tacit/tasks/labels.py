@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tacit import folder
 from tacit.arrays import Array, BoolArray, IntArray
 from tacit.errors import InvalidInput, UndeclaredValue
+from tacit.json_converter import to_json
 
 Classes: TypeAlias = tuple[Hashable, Hashable]
 
@@ -133,7 +133,7 @@ def written_label(label: Hashable) -> Any:
     (['a', 7], '2020-01-02')
     """
     try:
-        return folder.plain(label)
+        return to_json(label)
     except InvalidInput:
         return canonical_label(label)
 

@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from tacit.arrays import Array, FloatArray
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, nearest
 from tacit.tasks.columns import Column
 from tacit.tasks.labels import Classes, distinct, missing_mask
-from tacit.tasks.tables import as_numbers, as_table, as_vector, nearest, require_finite
+from tacit.tasks.tables import as_numbers, as_table, as_vector, require_finite
 from tacit.tasks.targets import TARGET, class_pair, class_signs, target_numbers
 
 Declaration: TypeAlias = Column | tuple[float, float] | Sequence[Hashable]
@@ -163,31 +163,6 @@ class Schema:
         slopes = (np.asarray(coef).T / self.scale).T
         level = np.asarray(intercept) - self.offset @ slopes
         return self.target_scale * slopes, np.asarray(self.inverse_target(level))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and dicts, ready for JSON."""
-        return {
-            "feature_names": list(self.feature_names),
-            "columns": [column.to_dict() for column in self.columns],
-            "target": self.target.to_dict(),
-            "from_data": self.from_data,
-        }
-
-    @classmethod
-    def from_dict(cls, declared: Mapping[str, Any]) -> Schema:
-        """Inverse of to_dict.
-
-        >>> schema = as_schema({"x0": (0, 1)}, ["x0", "x1"])
-        >>> Schema.from_dict(schema.to_dict()) == schema
-        True
-        """
-        try:
-            names, columns = declared["feature_names"], declared["columns"]
-            target, from_data = declared["target"], declared["from_data"]
-        except KeyError as error:
-            raise InvalidInput(f"a schema needs the entry {error.args[0]!r}") from None
-        declarations = tuple(Column.from_dict(column) for column in columns)
-        return cls(tuple(names), declarations, Column.from_dict(target), bool(from_data))
 
     @property
     def _widths(self) -> list[int]:

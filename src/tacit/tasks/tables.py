@@ -7,9 +7,8 @@ Rows are counted from 0 in every message.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tacit.arrays import Array, FloatArray
-from tacit.errors import InvalidInput, MissingValues
+from tacit.errors import InvalidInput, MissingValues, nearest
 from tacit.tasks.labels import NUMERIC, missing_mask
 
 
@@ -167,16 +166,6 @@ def require_finite(matrix: FloatArray, names: Sequence[str]) -> None:
         raise MissingValues(names[j], int(missing[j]))
     row, j = np.argwhere(np.isinf(matrix))[0]
     raise InvalidInput(f"column {names[j]!r} is infinite (inf) in row {row}; expected finite")
-
-
-def nearest(name: object, known: Iterable[str]) -> str:
-    """The end of an error message that suggests a name.
-
-    >>> nearest("agee", ["age", "income"])
-    "; did you mean 'age'?"
-    """
-    close = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def require_column(name: str, names: Collection[str], role: str) -> None:

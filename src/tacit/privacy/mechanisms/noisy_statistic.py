@@ -8,12 +8,12 @@ without an exact sampler is snapped to the grid.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, Generic
 
 import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
+from tacit.json_converter import fields_to_json
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.grid import grid, snapped
 from tacit.privacy.mechanisms.noises import Noise, Revealed
@@ -39,8 +39,7 @@ def released(
 
 def parameters(mechanism: Any) -> dict[str, object]:
     """Name and parameters of a frozen dataclass, as JSON: it can be made again from them."""
-    given = {each.name: getattr(mechanism, each.name) for each in fields(mechanism) if each.init}
-    return {"name": type(mechanism).__name__} | given
+    return {"name": type(mechanism).__name__, **fields_to_json(mechanism)}
 
 
 class NoisyStatistic(Generic[Revealed]):

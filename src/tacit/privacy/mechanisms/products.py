@@ -147,10 +147,6 @@ class EachRow(NoisyStatistic[Any]):
         """That of one row."""
         return self.row.noise
 
-    def to_dict(self) -> dict[str, object]:
-        """Name and parameters."""
-        return {"name": type(self).__name__, "row": self.row.to_dict()}
-
 
 # --- second moments ------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from tacit.privacy.accounting import Gaussian
 from tacit.privacy.budget import Guarantee, Neighbours
 from tacit.privacy.mechanisms import Blocks, GaussianSum, MomentsGaussian
 from tacit.privacy.mechanisms.block_moments import NUMBER
-from tacit.privacy.mechanisms.noisy_statistic import Shares
+from tacit.privacy.mechanisms.noisy_statistic import Shares, parameters
 from tacit.privacy.noise import Rng
 from tacit.privacy.planning import UNIT
 from tacit.privacy.release import Mechanism
@@ -98,7 +98,7 @@ class InSeveralSilos:
 
     def to_dict(self) -> dict[str, object]:
         """Name and parameters."""
-        return {"name": type(self).__name__, "of": self.of.to_dict(), "silos": self.silos}
+        return parameters(self)
 
 
 def blocks_for(levels: tuple[int, ...]) -> Blocks:

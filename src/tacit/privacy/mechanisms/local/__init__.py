@@ -20,6 +20,7 @@ The release of all rows has the event of one: a user changes only the own row.
 
 from typing import Any
 
+from tacit.json_converter import from_json
 from tacit.privacy.mechanisms.local.additive import (
     LocalGaussian,
     LocalKNorm,
@@ -48,9 +49,7 @@ def mechanism_from_dict(written: dict[str, Any]) -> LocalMechanism:
     )
     fields = dict(written)
     kind = {kind.__name__: kind for kind in kinds}[fields.pop("name")]
-    if "weights" in fields:
-        fields["weights"] = tuple(fields["weights"])
-    return kind(**fields)
+    return from_json(kind, fields, kind.__name__)
 
 
 __all__ = [
