@@ -23,6 +23,7 @@ from tacit.certificate.checks import checked
 from tacit.encoders.encode import encode
 from tacit.engine import Edge
 from tacit.errors import InvalidInput
+from tacit.json_converter import from_json
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Budget, Guarantee, Neighbours
 from tacit.privacy.chain import event_from_json
@@ -59,7 +60,7 @@ class ExportedEncoder:
     @property
     def guarantee(self) -> Guarantee:
         """What a person who reports reveals."""
-        return Guarantee.from_json(json.dumps(self.certificate["guarantee"]))
+        return from_json(Guarantee, self.certificate["guarantee"], "guarantee")
 
     @property
     def budget(self) -> Budget:
