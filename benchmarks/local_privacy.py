@@ -1,6 +1,7 @@
 """Local reports for a linear task (S4): published against its benchmarks, ours against published.
 
-    python benchmarks/local_privacy.py [--cases power estate cancer mnist speed] [--seeds 0 1 2 3 4]
+    python benchmarks/local_privacy.py [--cases power estate cancer mnist theorem speed]
+        [--seeds 0 1 2 3 4]
 
 70/30 splits; the test loss is E‖K(x̂ − x)‖² over the test rows and the noise, in closed form. Our
 radius, dimension and mechanism come from the fit rows alone (δ = 0, so no Gaussian). "published"
@@ -10,6 +11,7 @@ is S4's solution with the sensitivity of the samples, which is not private for t
 - estate, cancer, mnist: S4 uses networks as tasks there; here the task is linear, fitted on the fit
   rows (ridge; logistic regression; softmax with Z = 10), and the loss is the squared error of its
   output, divided by the output's variance without a report. mnist also shows cross-entropy.
+- theorem: what S4's Theorem 1 says of all days of power, and what its design loses on them.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from tacit.arrays import Array
 from tacit.datasets import load_household_power, load_mnist_by_writer, load_real_estate
 from tacit.encoders.base import Strategy
 from tacit.encoders.designs import expected_loss
+from tacit.encoders.hull import loss_bounds
 
 STRATEGIES: tuple[Strategy, ...] = ("task-agnostic", "privacy-agnostic", "task-aware")
 
@@ -169,6 +172,19 @@ def verdict(found: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     }
 
 
+def theorem() -> None:
+    """Eq. (14) on all days, and the published design on the same rows."""
+    case = power(0)
+    X = np.vstack([case.fit, case.test])
+    epsilons = CASES["power"][1]
+    for epsilon, bounds in zip(epsilons, loss_bounds(X, case.K, epsilons), strict=True):
+        encoder = TaskAwareEncoder(Budget(epsilon, 0.0), as_published=True, noise="simulated")
+        published = encoder.fit(X, target=case.K).predicted_loss_
+        found = {"at_least": bounds.lower, "published": published, "at_most": bounds.upper}
+        line = {name: round(value / case.divisor, 5) for name, value in found.items()}
+        print(json.dumps({"case": "theorem 1", "epsilon": round(epsilon, 3)} | line), flush=True)
+
+
 def speed(rows: int = 1_000_000, columns: int = 24) -> None:
     X = np.random.default_rng(0).standard_normal((rows, columns))
     for noise in ("simulated", "secure"):
@@ -187,13 +203,16 @@ def speed(rows: int = 1_000_000, columns: int = 24) -> None:
             print(json.dumps(line), flush=True)
 
 
+OTHERS: dict[str, Callable[[], None]] = {"theorem": theorem, "speed": speed}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--cases", nargs="+", default=[*CASES, "speed"])
+    parser.add_argument("--cases", nargs="+", default=[*CASES, *OTHERS])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     asked = parser.parse_args()
     for one in asked.cases:
-        if one == "speed":
-            speed()
+        if one in OTHERS:
+            OTHERS[one]()
         else:
             compare(one, asked.seeds)

@@ -10,7 +10,14 @@ from scipy.optimize import minimize
 from scipy.stats import ortho_group
 
 from tacit.arrays import FloatArray
-from tacit.encoders.closed_forms import spectrum, water_filling
+from tacit.encoders.closed_forms import (
+    privacy_agnostic_loss,
+    spectrum,
+    task_agnostic_loss,
+    task_aware_loss,
+    water_filling,
+)
+from tacit.encoders.hull import hull_radii, loss_bounds
 
 SETTINGS = [(4.0, 0.0, 0.0, 0.0), (4.0, 1.0, 1.0, 1.0), (4.0, 2.0, 2.0, 2.0)]  # Fig. 3
 RATIOS = np.linspace(0.02, 1.0, 50)  # r/ε
@@ -39,44 +46,6 @@ def diagonal_loss(eigenvalues: FloatArray, squares: FloatArray, noise: float) ->
 def sensitivity(radius: float, squares: FloatArray) -> float:
     """Δ₁ = 2r √Σσ_i² for U = I, and no rotation U has less, Eq. (10)."""
     return 2 * radius * math.sqrt(float(np.sum(squares)))
-
-
-def task_aware_loss(eigenvalues: FloatArray, radius: float, epsilon: float) -> float:
-    """L(r; λ, ε) = level/(1 + Z' level) (Σ_{i ≤ Z'} √λ_i)² + Σ_{i > Z'} λ_i, Eq. (13)."""
-    level = 8 * radius**2 / epsilon**2
-    size = len(water_filling(eigenvalues, level))
-    rest = float(eigenvalues[size:].sum())
-    return level / (1 + size * level) * float(np.sqrt(eigenvalues[:size]).sum()) ** 2 + rest
-
-
-def loss_bounds(
-    eigenvalues: FloatArray, inner: float, outer: float, epsilon: float
-) -> tuple[float, float]:
-    """Bounds on the best loss of any encoder with Laplace noise: Theorem 1, Eq. (14).
-
-    The boundary of the data's convex hull lies between the radii ``inner`` and ``outer``.
-    """
-    return (
-        task_aware_loss(eigenvalues, inner, epsilon),
-        task_aware_loss(eigenvalues, outer, epsilon),
-    )
-
-
-def task_agnostic_loss(eigenvalues: FloatArray, radius: float, epsilon: float) -> float:
-    """n·level/(1 + n·level) Σλ_i: all n coordinates reported, Eq. (58); L = I."""
-    return _equal_shares(eigenvalues, len(eigenvalues), radius, epsilon)
-
-
-def privacy_agnostic_loss(
-    eigenvalues: FloatArray, size: int, radius: float, epsilon: float
-) -> float:
-    """Z·level/(1 + Z·level) Σ_{i ≤ Z} λ_i + Σ_{i > Z} λ_i: a fixed Z, equal σ_i, Eq. (59)."""
-    return _equal_shares(eigenvalues, size, radius, epsilon)
-
-
-def _equal_shares(eigenvalues: FloatArray, size: int, radius: float, epsilon: float) -> float:
-    level = 8 * radius**2 / epsilon**2
-    return diagonal_loss(eigenvalues, np.full(size, 1 / size), level)
 
 
 # --- and what is held against them ---------------------------------------------------------------
@@ -187,11 +156,67 @@ def test_the_spectrum_whitens_and_keeps_the_loss() -> None:
     assert found.relevant == 2
 
 
-def test_theorem_1_brackets_a_sphere_between_two() -> None:
-    lam = np.array([4.0, 1.0, 0.5])
-    low, high = loss_bounds(lam, 0.5, 2.0, 3.0)
-    assert low < task_aware_loss(lam, 1.0, 3.0) < high
-    assert loss_bounds(lam, 1.0, 1.0, 3.0) == (task_aware_loss(lam, 1.0, 3.0),) * 2
+def support(h: FloatArray, directions: FloatArray) -> FloatArray:
+    """How far the hull of h reaches in each direction (u, k), each of length one."""
+    return np.asarray((directions @ h.T).max(axis=1))
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 8])
+def test_the_inner_sphere_is_inside_the_hull_and_a_larger_one_is_not(k: int) -> None:
+    rng = np.random.default_rng(k)
+    h = rng.standard_normal((60 * k, k)) * np.linspace(1, 3, k)
+    h -= h.mean(axis=0)
+    radii = hull_radii(h)
+    directions = rng.standard_normal((20_000, k))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    reach = support(h, directions)
+    lowest = minimize(
+        lambda u: float(support(h, u[None] / np.linalg.norm(u))[0]),
+        directions[reach.argmin()],
+        method="Nelder-Mead",
+        options={"maxiter": 4000},
+    ).fun
+    assert 0 < radii.inner <= lowest * (1 + 1e-9)
+    assert radii.inner <= radii.inner_at_most <= radii.outer == np.linalg.norm(h, axis=1).max()
+    if k <= 5:
+        assert radii.inner == pytest.approx(lowest, rel=0.03)  # which is a local minimum
+        assert radii.inner == pytest.approx(radii.inner_at_most, rel=1e-6)
+    else:
+        assert radii.inner_at_most < 1.5 * lowest
+
+
+def test_of_a_cube_it_touches_the_faces_and_of_a_half_space_it_is_nothing() -> None:
+    cube = np.asarray(1 - 2.0 * ((np.arange(2**6)[:, None] >> np.arange(6)) & 1), dtype=np.float64)
+    found = hull_radii(cube)
+    assert found.inner <= 1 <= found.inner_at_most
+    assert found.outer == pytest.approx(math.sqrt(6))
+    assert hull_radii(np.vstack([np.eye(6), np.zeros(6)])).inner == 0
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 5.0, 20.0])
+def test_theorem_1_bounds_every_encoder_from_below_and_the_paper_s_from_above(
+    epsilon: float,
+) -> None:
+    rng = np.random.default_rng(0)
+    X, K = rng.uniform(-1, 1, (80, 3)) @ rng.standard_normal((3, 3)), rng.standard_normal((2, 3))
+    ((lower, upper),) = loss_bounds(X, K, [epsilon])
+    found = spectrum(X.mean(axis=0), np.cov(X.T, bias=True), K)
+    h, P = (X - found.mean) @ found.whiten.T, K @ found.colour
+
+    def loss(E: FloatArray) -> float:
+        phi = h @ E.T
+        widest = max(float(np.abs(phi - row).sum(axis=1).max()) for row in phi)
+        return encoder_loss(P, E, 2 * (widest / epsilon) ** 2)
+
+    outer = float(np.linalg.norm(h, axis=1).max())
+    squares = water_filling(found.eigenvalues, 8 * outer**2 / epsilon**2)
+    paper = np.diag(np.sqrt(np.append(squares, np.zeros(3 - len(squares)))))
+    assert lower <= loss(paper) <= upper * (1 + 1e-12)
+    tried = [paper, *rng.standard_normal((60, 3, 3))]
+    best = min(loss(E) for E in tried)
+    polished = minimize(lambda E: loss(E.reshape(3, 3)), paper.ravel() + 0.01, method="Nelder-Mead")
+    assert lower <= min(best, polished.fun)
+    assert lower > 0.02 * upper
 
 
 def test_water_filling_of_nothing_is_nothing() -> None:

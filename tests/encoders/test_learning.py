@@ -102,6 +102,108 @@ def test_equal_seeds_give_equal_networks_and_leave_the_global_generator_alone() 
     assert torch.equal(state, torch.get_rng_state())
 
 
+# --- as printed ----------------------------------------------------------------------------------
+
+
+class Adam:
+    """Kingma and Ba's, at a constant rate."""
+
+    def __init__(self, parameters: list[Tensor], rate: float) -> None:
+        self.parameters, self.rate, self.count = parameters, rate, 0
+        self.first = [torch.zeros_like(p) for p in parameters]
+        self.second = [torch.zeros_like(p) for p in parameters]
+
+    def step(self, gradients: list[Tensor]) -> None:
+        self.count += 1
+        for i, g in enumerate(gradients):
+            self.first[i] = 0.9 * self.first[i] + 0.1 * g
+            self.second[i] = 0.999 * self.second[i] + 0.001 * g * g
+            mean = self.first[i] / (1 - 0.9**self.count)
+            root = torch.sqrt(self.second[i] / (1 - 0.999**self.count))
+            self.parameters[i] = self.parameters[i] - self.rate * mean / (root + 1e-8)
+
+
+def forward(theta: list[Tensor], x: Tensor) -> Tensor:
+    """One layer, or two with a ReLU between them."""
+    for k in range(0, len(theta), 2):
+        x = torch.relu(x) if k else x
+        x = x @ theta[k].T + theta[k + 1]
+    return x
+
+
+class Literally:
+    """Algorithm 1 and A.7.4 of S4, line by line."""
+
+    eta, rate, epochs, steps, epsilon = 0.2, 1e-3, 4, 3, 3.0
+
+    def __init__(self, x: Tensor, K: Tensor, coins: torch.Generator) -> None:
+        self.x, self.K, self.coins = x, K, coins
+
+    def noise(self, theta_e: list[Tensor]) -> Tensor:
+        """Line 4: Δ₁ of all pairs, and a w for each row."""
+        phi = forward(theta_e, self.x)
+        widest = max(float((one - other).abs().sum()) for one in phi for other in phi)
+        one = torch.empty_like(phi).exponential_(generator=self.coins)
+        return (one - torch.empty_like(phi).exponential_(generator=self.coins)) * (
+            widest / self.epsilon
+        )
+
+    def train(
+        self, theta_e: list[Tensor], theta_d: list[Tensor], *, eta: float, noisy: bool, fixed: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        size = len(theta_e)
+        adam = Adam([*theta_e, *theta_d], self.rate)
+        for _ in range(self.epochs):  # line 2
+            w = self.noise(adam.parameters[:size]) if noisy else torch.zeros(())
+            for _ in range(self.steps):  # line 3
+                theta = [p.clone().requires_grad_() for p in adam.parameters]
+                estimates = forward(theta[size:], forward(theta[:size], self.x) + w)
+                loss = (((estimates - self.x) @ self.K.T) ** 2).sum(1).mean()
+                slopes = list(torch.autograd.grad(loss, theta))
+                for i in range(size):
+                    slopes[i] = slopes[i] * 0 if fixed else slopes[i] + 2 * eta * theta[i]
+                adam.step([slope.detach() for slope in slopes])
+        return [p.detach() for p in adam.parameters[:size]], adam.parameters[size:]
+
+
+@pytest.mark.parametrize("strategy", ["task-aware", "privacy-agnostic", "task-agnostic"])
+@pytest.mark.parametrize("hidden", [None, 4])
+def test_as_published_is_algorithm_1_line_by_line(strategy: Any, hidden: int | None) -> None:
+    X = np.random.default_rng(0).normal(size=(11, 3))
+    K = torch.tensor([[1.0, -2.0, 0.5], [0.0, 1.0, 1.0]], dtype=torch.float64)
+    encoder = TaskAwareEncoder(
+        Budget(Literally.epsilon, 0.0),
+        strategy=strategy,
+        dimensions=2,
+        hidden=hidden,
+        activation="relu",
+        regularization=Literally.eta,
+        epochs=Literally.epochs,
+        steps=Literally.steps,
+        learning_rate=Literally.rate,
+        as_published=True,
+        noise="simulated",
+        random_state=7,
+    ).fit(X, target=linear_task(K.numpy()))
+    coins, middle = generator(7), [] if hidden is None else [hidden]
+    sizes = [3, *middle, 3 if strategy == "task-agnostic" else 2]
+    theta_e = [torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)]
+    if strategy != "task-agnostic":
+        start = network(sizes, "relu", coins).double()
+        theta_e = [p.detach() for p in start.parameters()]
+    theta_d = [p.detach() for p in network(sizes[::-1], "relu", coins).double().parameters()]
+    slow = Literally(torch.tensor(X), K, coins)
+    if strategy == "privacy-agnostic":
+        theta_e, theta_d = slow.train(theta_e, theta_d, eta=0.0, noisy=False, fixed=False)
+    aware = strategy == "task-aware"
+    eta = Literally.eta if aware else 0.0
+    theta_e, theta_d = slow.train(theta_e, theta_d, eta=eta, noisy=True, fixed=not aware)
+    for theta, layers in ((theta_e, encoder.design_.encoder), (theta_d, encoder.design_.decoder)):
+        found = [each for layer in layers for each in (layer.weight, layer.bias)]
+        for expected, got in zip(theta, found, strict=True):
+            np.testing.assert_allclose(got, expected.numpy(), atol=1e-10, rtol=0)
+
+
 # --- limits --------------------------------------------------------------------------------------
 
 

@@ -186,7 +186,7 @@ def test_as_published_is_the_paper_s_encoder_and_is_not_proven(
 ) -> None:
     X, K = data[0][:300], data[1]
     encoder = simulated(as_published=True).fit(X, target=K)
-    assert encoder.predicted_loss_ == pytest.approx(literal_published_loss(X, K, 4.0), rel=1e-6)
+    assert encoder.predicted_loss_ == pytest.approx(literal_published_loss(X, K, 4.0), rel=1e-10)
     assert not encoder.guarantee_.proven
     assert "next user" in encoder.guarantee_.reason
     with pytest.raises(InvalidInput, match="simulated"):

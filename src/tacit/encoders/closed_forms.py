@@ -1,4 +1,4 @@
-"""S4 in formulas: the whitened data of Section 4.1, and Proposition 4.
+"""S4 in formulas: the whitened data of Section 4.1, Proposition 4, and the losses of Fig. 3.
 
 Everything is about h, the whitened and turned data: Cov(h) = I, and the task's loss is
 Σ λ_i (ĥ_i − h_i)².
@@ -77,3 +77,32 @@ def water_filling(eigenvalues: FloatArray, level: float) -> FloatArray:
         if squares[-1] > 0:
             return np.asarray(squares)
     return np.zeros(0)
+
+
+# --- what is lost where the data fill a ball (Assumption 1), with Laplace noise ------------------
+
+
+def task_aware_loss(eigenvalues: FloatArray, radius: float, epsilon: float) -> float:
+    """L(r; λ, ε) = level/(1 + Z' level) (Σ_{i ≤ Z'} √λ_i)² + Σ_{i > Z'} λ_i, Eq. (13).
+
+    >>> round(task_aware_loss(np.array([4.0, 1.0]), radius=1.0, epsilon=8.0), 3)
+    0.9
+    """
+    level = 8 * radius**2 / epsilon**2
+    size = len(water_filling(eigenvalues, level))
+    rest = float(eigenvalues[size:].sum())
+    return level / (1 + size * level) * float(np.sqrt(eigenvalues[:size]).sum()) ** 2 + rest
+
+
+def privacy_agnostic_loss(
+    eigenvalues: FloatArray, size: int, radius: float, epsilon: float
+) -> float:
+    """Z·level/(1 + Z·level) Σ_{i ≤ Z} λ_i + Σ_{i > Z} λ_i: a fixed Z, equal σ_i, Eq. (59)."""
+    noise = size * 8 * radius**2 / epsilon**2
+    kept, rest = float(eigenvalues[:size].sum()), float(eigenvalues[size:].sum())
+    return noise / (1 + noise) * kept + rest
+
+
+def task_agnostic_loss(eigenvalues: FloatArray, radius: float, epsilon: float) -> float:
+    """n·level/(1 + n·level) Σλ_i: all n coordinates, where L = I, Eq. (58)."""
+    return privacy_agnostic_loss(eigenvalues, len(eigenvalues), radius, epsilon)

@@ -11,8 +11,10 @@ w → inside ``perturb``; Z → the encoder's output width; η → ``regularizat
 
 1. Noise is drawn anew at every step and every row, not once per epoch: the gradient is that of
    E_w[l], an unbiased estimate, where a fixed draw is a sample to be overfitted.
-2. Steps may be taken on random batches, because MNIST does not fit many full steps.
-3. The learning rate falls to zero along a half cosine, so that the last steps average the noise.
+2. The learning rate falls to zero along a half cosine, so that the last steps average the noise.
+3. Steps may be taken on random batches, because MNIST does not fit many full steps.
+
+``printed`` undoes the first two; the third is undone by a batch of all rows.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ Perturb = Callable[[Tensor], Tensor]
 Refresh = Callable[[nn.Module], Perturb]
 """The mechanism at the start of an epoch; as published it measures the encoder first."""
 
+Chosen = Tensor | slice
+"""Rows of a batch."""
+
 _SMALL = 5 * 10**7  # products in a pass that one thread does in a few milliseconds
 
 
@@ -53,6 +58,7 @@ class Training:
     learning_rate: float
     batch: int
     regularization: float  # η of θ_e
+    printed: bool = False  # Algorithm 1 to the letter: one w for each row of an epoch, one rate
 
     def shorter(self, part: int) -> Training:
         """With a part of the epochs."""
@@ -64,34 +70,45 @@ class Training:
         """Algorithm 1, in place; the loss of each epoch's last step. ``fixed``: θ_e stays."""
         free = [*decoder.parameters()] + ([] if fixed else [*encoder.parameters()])
         optimizer = torch.optim.Adam(free, lr=self.learning_rate, foreach=True)
-        total = self.epochs * self.steps
-        falling = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * min(step, total) / total))
-        )
+        rates = torch.optim.lr_scheduler.LambdaLR(optimizer, self._share_of_rate)
         history = []
         with _threads(self._work(encoder, decoder)):
             for _ in range(self.epochs):
-                perturb = refresh(encoder)  # line 4
+                reports = self._reports(encoder, refresh(encoder))  # line 4
                 for _ in range(self.steps):  # line 3
                     optimizer.zero_grad(set_to_none=True)
-                    value = self._step_loss(encoder, decoder, perturb)
+                    value = self._step_loss(encoder, decoder, reports)
                     value.backward()  # type: ignore[no-untyped-call] # torch leaves this one untyped
                     optimizer.step()
-                    falling.step()
+                    rates.step()
                 history.append(_finite(float(value.detach())))
         return history
 
-    def _step_loss(self, encoder: nn.Module, decoder: nn.Module, perturb: Perturb) -> Tensor:
+    def _share_of_rate(self, step: int) -> float:
+        total = self.epochs * self.steps
+        return 1.0 if self.printed else 0.5 * (1 + math.cos(math.pi * min(step, total) / total))
+
+    def _reports(self, encoder: nn.Module, perturb: Perturb) -> Callable[[Chosen], Tensor]:
+        """What is reported of rows in this epoch; as printed φ + w, with w drawn here."""
+        rows = self.problem.rows
+        if not self.printed:
+            return lambda chosen: perturb(encoder(rows[chosen]))
+        with torch.no_grad():
+            w = perturb(torch.zeros_like(encoder(rows)))  # its noise is added, and clips nothing
+        return lambda chosen: encoder(rows[chosen]) + w[chosen]
+
+    def _step_loss(
+        self, encoder: nn.Module, decoder: nn.Module, reports: Callable[[Chosen], Tensor]
+    ) -> Tensor:
         """L + η‖θ_e‖² on one batch."""
         chosen = self._batch()
-        reports = perturb(encoder(self.problem.rows[chosen]))
-        value = self.problem.risk(decoder(reports), chosen)
+        value = self.problem.risk(decoder(reports(chosen)), chosen)
         if self.regularization:
             squares = sum(p.square().sum() for p in encoder.parameters())
             value = value + self.regularization * squares
         return value
 
-    def _batch(self) -> Tensor | slice:
+    def _batch(self) -> Chosen:
         """All rows, or a random batch of them."""
         rows = len(self.problem.rows)
         if self.batch >= rows:

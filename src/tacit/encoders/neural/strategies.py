@@ -12,14 +12,14 @@ The unit of φ is free: a decoder undoes any scale. So the radius of the ball is
 training chooses is how much of the population is clipped. It starts with every fit row inside, and
 so do the benchmarks, which know no clip: their encoder is moved and scaled, then fixed. As
 published nothing is clipped, and the noise has the scale Δ₁/ε, Δ₁ the largest ℓ1 distance between
-the fit rows' latents.
+the fit rows' latents; training is to the letter, too (``Training.printed``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -62,8 +62,8 @@ def learn(strategy: Strategy, training: Training, shape: Shape, noise: Noise) ->
     def refresh(current: nn.Module) -> Perturb:  # Algorithm 1 line 4
         return simulated(noise(current, rows), training.generator)
 
-    if strategy == "privacy-agnostic":
-        training.run(encoder, decoder, lambda _: unperturbed)
+    if strategy == "privacy-agnostic":  # A.7.4: −∇L alone, so without η
+        replace(training, regularization=0.0).run(encoder, decoder, lambda _: unperturbed)
     mechanism = noise(encoder, rows)
     if mechanism is not None and math.isfinite(mechanism.radius):
         into_the_ball(encoder, decoder, rows)
