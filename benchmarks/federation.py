@@ -29,8 +29,8 @@ import numpy as np
 
 from tacit import Budget, folder
 from tacit.datasets import Generated, related_tasks
-from tacit.federation.coordinator import JOURNAL, KEY, Journal, coordinate
-from tacit.federation.site import Site
+from tacit.federation.coordinator import JOURNAL, Journal, coordinate
+from tacit.federation.site import KEY, Site
 from tacit.federation.terms import Member, Terms
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.signing import signer_in
@@ -142,16 +142,20 @@ def sites(count: int) -> None:
 def simulation(count: int) -> None:
     from flwr.simulation import run_simulation
 
-    from tacit.federation.flower import client_app, server_app
+    from tacit.federation.flower import server_app
+    from tacit.federation.flower_site import client_app
+    from tacit.federation.site import answer_from
 
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         study = Study.of(place, count)
         names = list(study.terms.sites)
+
+        def answer(home: Path, request: bytes) -> bytes:
+            return answer_from(home, request, lambda at, _: study.rows(at.name), lambda site: None)
+
         client = client_app(
-            lambda home, terms: study.rows(home.name),
-            lambda site: None,
-            lambda context: place / names[int(context.node_config["partition-id"])],
+            answer, lambda context: place / names[int(context.node_config["partition-id"])]
         )
         server = server_app(None, lambda context: place / "coordinator")
         start = time.perf_counter()
@@ -203,11 +207,16 @@ def bare(trial: Any, times: int, size: int) -> list[float]:
     """Seconds of each round of messages that nobody looks at."""
     import inspect
 
-    from tacit.federation import flower, sites
+    from tacit.federation import flower, flower_site, sites
 
     app, out = trial.project.place / "bare", trial.project.place / "bare.json"
     (app / "bare").mkdir(parents=True)
-    parts: list[Any] = [flower.carried, flower.content_of, flower.FlowerChannel, sites.answers]
+    parts: list[Any] = [
+        flower_site.carried,
+        flower_site.content_of,
+        flower.FlowerChannel,
+        sites.answers,
+    ]
     source = "from __future__ import annotations\nimport time\n"
     source += "from dataclasses import dataclass, field\n"
     source += "from flwr.app import ConfigRecord, Message, RecordDict\n"
@@ -263,7 +272,7 @@ def lengths(width: int) -> None:
     """Bytes of a broadcast of so many numbers: the numbers, our message, and Flower's objects."""
     from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
-    from tacit.federation.flower import carried
+    from tacit.federation.flower_site import carried
     from tacit.federation.wire import packed
 
     numbers = np.random.default_rng(0).standard_normal(width)

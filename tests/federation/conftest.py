@@ -16,9 +16,9 @@ import tacit
 from tacit import Budget, folder
 from tacit.certificate.checks import checked
 from tacit.datasets import related_tasks
-from tacit.federation.coordinator import JOURNAL, KEY, Journal
+from tacit.federation.coordinator import JOURNAL, Journal
 from tacit.federation.reporting import ENCODER, ExportedEncoder
-from tacit.federation.site import Site
+from tacit.federation.site import KEY, Site
 from tacit.federation.terms import Member, Terms
 from tacit.federation.wire import packed, unpacked
 from tacit.privacy.ledger import Ledger

@@ -35,7 +35,7 @@ def project(tmp_path: Path) -> Project:
 
 def _whole(project: Project, terms: Terms) -> TaskSet:
     """Everybody's rows in one process, as each site splits and reads them."""
-    from tacit.cli.federated_apps import training_rows
+    from tacit.cli.federated_site import training_rows
     from tacit.federation.own_tasks import among
 
     parts = [

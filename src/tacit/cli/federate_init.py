@@ -33,7 +33,7 @@ def write_terms(project: Project) -> Terms:
     """What config.toml and ranges.toml declare, with everybody's keys, in every folder."""
     from tacit import files, folder
     from tacit.errors import InvalidInput
-    from tacit.federation.coordinator import KEY
+    from tacit.federation.site import KEY
     from tacit.privacy.signing import signer_in
 
     if (project.coordinator / folder.LEDGER).exists():

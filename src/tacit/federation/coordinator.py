@@ -31,6 +31,7 @@ from tacit.federation.node_server import OverNodes
 from tacit.federation.own_clients import COINS, keep_coins
 from tacit.federation.own_tasks import without_rows
 from tacit.federation.records import secret_in
+from tacit.federation.site import KEY
 from tacit.federation.sites import Channel, Sites
 from tacit.federation.terms import Terms
 from tacit.folder import RunState
@@ -41,7 +42,7 @@ from tacit.privacy.promises import DELTA, delta_beside
 from tacit.privacy.signing import Signer, signer_in
 from tacit.tasks.labels import written_label
 
-KEY, JOURNAL, MODEL = "key.pem", "journal.jsonl", "model"
+JOURNAL, MODEL = "journal.jsonl", "model"
 WHEN = "whether and when a site answers: the coordinator sees it, and others how long a round takes"
 
 

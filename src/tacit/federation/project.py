@@ -26,11 +26,18 @@ from tacit import files
 
 VALID = dt.timedelta(days=825)  # the longest that common clients accept
 
-APP = '''"""The Flower app of this federation; everything it does is in tacit."""
+CLIENT = '''"""The Flower app of a site; everything it does is in tacit."""
 
-from tacit.cli.federated_apps import client, server
+from tacit.cli.federated_client import client
 
-__all__ = ["client", "server"]
+__all__ = ["client"]
+'''
+
+SERVER = '''"""The Flower app of the coordinator; everything it does is in tacit."""
+
+from tacit.cli.federated_server import server
+
+__all__ = ["server"]
 '''
 
 PYPROJECT = """[project]
@@ -44,8 +51,8 @@ dependencies = []
 publisher = "tacit"
 
 [tool.flwr.app.components]
-serverapp = "federated.apps:server"
-clientapp = "federated.apps:client"
+serverapp = "federated.server:server"
+clientapp = "federated.client:client"
 
 [tool.flwr.app.config]
 coordinator = {coordinator}
@@ -89,7 +96,8 @@ class Project:
         modules = self.app / "federated"
         files.make(modules)
         files.replace_file(modules / "__init__.py", b"")
-        files.replace_file(modules / "apps.py", APP.encode())
+        files.replace_file(modules / "client.py", CLIENT.encode())
+        files.replace_file(modules / "server.py", SERVER.encode())
         files.replace_file(
             self.app / "pyproject.toml", PYPROJECT.format(coordinator=coordinator).encode()
         )

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,10 +52,12 @@ from tacit.json_converter import from_json, to_json
 from tacit.privacy.isolation import require_alone
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Declared
-from tacit.privacy.signing import Signer
+from tacit.privacy.signing import Signer, signer_in
 from tacit.tasks import TaskSet
 
 AGREEMENT = "tacit agreement 1"
+KEY = "key.pem"
+"""Of a party: what it signs with."""
 COULD_NOT = "it could not answer; its own log says why"
 
 Said = tuple[dict[str, Any], dict[str, Array]]
@@ -312,3 +315,22 @@ def broadcasts(arrays: Mapping[str, Array]) -> dict[int, dict[str, Array]]:
             raise Refused("the coordinator", f"an array is called {name!r}, expected round/name")
         found.setdefault(int(number), {})[part] = array
     return found
+
+
+def answer_from(
+    place: Path,
+    request: bytes,
+    read: Callable[[Path, Terms], TaskSet],
+    finished: Callable[[Site], None],
+) -> bytes:
+    """What the site in this folder answers, with what is on its disk and nothing else. ``read``
+    reads its rows as the terms declare them; ``finished`` looks at its folder when it is whole."""
+    terms = Terms.read(place)
+    site = Site(place.name, terms, partial(read, place, terms), signer_in(place / KEY), place)
+    answer = site.answer(request)
+    if site.hand_outs.are_whole():
+        try:
+            finished(site)
+        except Exception:  # at home, after everything that others see: it stops nothing
+            log.exception("nothing was measured at home")
+    return answer

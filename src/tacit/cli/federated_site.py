@@ -1,23 +1,21 @@
-"""The two Flower apps of a federation: tables in, pages out, and in between federation/.
-
-A project that ``tacit federate init`` writes imports ``client`` and ``server`` from here.
-"""
+"""A site of a federation with its table: ``python -m tacit.cli.federated_site FOLDER`` stays and
+answers what the Flower app passes on (federation/resident.py)."""
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from tacit.certificate.documents import seal_again
 from tacit.cli.cells import cells, features, task_texts
 from tacit.cli.loading import load_model
 from tacit.errors import InvalidInput
-from tacit.federation.flower import client_app, server_app
 from tacit.federation.hand_outs import PRIVATE
-from tacit.federation.site import Site
+from tacit.federation.resident import serve
+from tacit.federation.site import Site, answer_from
 from tacit.federation.terms import Terms
-from tacit.privacy.signing import Signer
 from tacit.tasks import TaskSet, read_table
 from tacit.tasks.tables import require_column
 
@@ -62,13 +60,11 @@ def private_page(site: Site) -> None:
         write_local_page(own)
 
 
-def public_page(place: Path, signer: Signer) -> None:
-    """What may be shown to anyone, under the seal."""
-    from tacit.report.pages import write_pages
-
-    write_pages(place)
-    seal_again(place, signer)
+def answer(place: Path, request: bytes) -> bytes:
+    """What the site in this folder answers."""
+    return answer_from(place, request, training_rows, private_page)
 
 
-client = client_app(training_rows, private_page)
-server = server_app(public_page)
+if __name__ == "__main__":
+    home = Path(sys.argv[1]).resolve()
+    serve(home, partial(answer, home))
