@@ -45,9 +45,12 @@ MEASURED = """
 import json, resource, sys, time
 from pathlib import Path
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_rows import Fold
+begin_with, begun = Fold.begin_with, []
+Fold.begin_with = lambda *what: begun.append(begin_with(*what))
 start = time.perf_counter()
 ledger = Ledger(Path(sys.argv[1]))
-found = {"open_s": time.perf_counter() - start, "believed": ledger._fold.believed}
+found = {"open_s": time.perf_counter() - start, "believed": bool(begun)}
 if sys.argv[2] == "verify":
     start = time.perf_counter()
     found["ok"] = ledger.verify().ok

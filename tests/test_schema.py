@@ -105,7 +105,7 @@ def test_the_target_is_scaled_clipped_and_brought_back() -> None:
     scaled = schema.coded_target([1, 36, 71, 100])
     assert scaled.tolist() == [-1, 0, 1, 1]
     assert schema.inverse_target(scaled).tolist() == [1, 36, 71, 71]
-    assert (schema.target_offset, schema.target_scale) == (36, 35)
+    assert (schema.target.centre, schema.target_scale) == (36, 35)
 
 
 # Categories

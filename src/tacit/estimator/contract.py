@@ -57,6 +57,11 @@ class MultiTaskEstimator(Predicting):
     _engine: Callable[..., Any] | None = None  # of both halves; None: that of this process
     _promise: Guarantee = UNIT  # to whom, where the engine and not the learner decides it
 
+    @property
+    def _engines(self) -> Literal["rounds", "arrivals"] | None:
+        """Which engines can run its halves; None: with these parameters none but its own."""
+        return "rounds"
+
     # --- what a learner provides ---------------------------------------------------------------
 
     def _open(self, home: Home) -> Message:

@@ -128,11 +128,9 @@ def _engine_for(model: Any, sites: Sites) -> Engine:
         if sites.terms.fewest is not None:
             raise InvalidInput("fewest hides rows in sums, which networks cannot do yet")
         return OverClients(sites)
-    in_rounds = type(model)._run is MultiTaskEstimator._run
-    if in_rounds or getattr(model, "unit", None) == "task":  # else it protects people in silos
+    if model._engines == "rounds":
         return OverSites(sites) if sites.terms.fewest is None else OverHiddenSites(sites)
-    own_way = getattr(model, "server", None) != "adversary" or getattr(model, "as_published", False)
-    if own_way or not hasattr(model, "_parties"):
+    if model._engines is None:
         raise InvalidInput(f"{type(model).__name__} with these parameters runs in one process only")
     if sites.terms.fewest is not None:
         raise InvalidInput("fewest hides rows in sums; nodes that trust nobody send releases alone")

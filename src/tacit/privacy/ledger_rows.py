@@ -60,12 +60,11 @@ class Fold:
         self.state = Spending()
         self.seq, self.digest = 0, GENESIS
         self.snapshot = (0, "")  # the newest one's entry, and the digest of its blob
-        self.believed = False  # whether it began with a snapshot
 
     def begin_with(self, state: Spending, row: Row, blob: str) -> None:
         """Believe a snapshot: the state is that of its entry."""
         self.state, self.seq, self.digest = state, row.seq, row.digest
-        self.snapshot, self.believed = (row.seq, blob), True
+        self.snapshot = (row.seq, blob)
 
     def take(self, row: Row, *, strict: bool = False) -> Entry:
         """Fold in the next row; LedgerCorrupt says why it does not belong there.

@@ -35,7 +35,7 @@ class Schema:
     With d_out columns going out, offset and scale (d_out,) are centre and half width of a declared
     range, 0 and 1 for every other column:
 
-        x_scaled = (x - offset) / scale,    y_scaled = (y - target_offset) / target_scale,
+        x_scaled = (x - offset) / scale,    y_scaled = (y - target.centre) / target_scale,
 
     both clipped to [-1, 1].
 
@@ -83,11 +83,6 @@ class Schema:
     def scale(self) -> FloatArray:
         """(d_out,) the half width of each column's range; 1 where none was declared."""
         return np.repeat([column.half_width for column in self.columns], self._widths)
-
-    @property
-    def target_offset(self) -> float:
-        """The centre of the target's range; 0 if none was declared."""
-        return self.target.centre
 
     @property
     def target_scale(self) -> float:
@@ -139,7 +134,7 @@ class Schema:
         return np.array(self.target.scaled(target_numbers(y)))
 
     def inverse_target(self, scaled: FloatArray) -> FloatArray:
-        """y = target_offset + target_scale · y_scaled.
+        """y = target.centre + target_scale · y_scaled.
 
         >>> as_schema({"target": (1, 70)}, ["x0"]).inverse_target(np.array([-1.0, 1.0]))
         array([ 1., 70.])
@@ -150,7 +145,7 @@ class Schema:
         """A linear model in scaled units, turned into the units of X and y.
 
             w = target_scale · w_scaled / scale
-            b = target_offset + target_scale · (b_scaled - sum_j w_scaled_j · offset_j / scale_j)
+            b = target.centre + target_scale · (b_scaled - sum_j w_scaled_j · offset_j / scale_j)
 
         coef is (d_out, m) or (d_out,), intercept (m,) or (). Inside the declared ranges the two
         models predict the same; outside, only the scaled one clips x. Coded categories keep their

@@ -131,6 +131,10 @@ class AsyncProximal(PublicModels):
         parts = {"P": P, "Q": models.T - P, "trust": trust}
         return {name: Unprotected(part) for name, part in parts.items()}
 
+    @property
+    def _engines(self) -> Literal["rounds", "arrivals"] | None:
+        return None if self.server == "trusted" or self.as_published else "arrivals"
+
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         """By arrivals: every node sends when it is ready, the server answers each at once."""
         if self.server == "trusted":

@@ -151,6 +151,10 @@ class InsideSilos(PublicModels):
         parts = _parts(home.coding, J, now, range(J))
         return {name: Unprotected(part) for name, part in parts.items()}
 
+    @property
+    def _engines(self) -> Literal["rounds", "arrivals"] | None:
+        return "rounds" if self.unit == "task" else None
+
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         if not isinstance(home, SiloHome):
             return super()._run(home, door, progress)
