@@ -112,6 +112,14 @@ def test_other_sources_or_settings_are_measured_again(
     assert len(calls) == 18
 
 
+def test_figures_share_cells_and_show_their_own_panels(tmp_path: Path) -> None:
+    run(FIGURE, tmp_path)
+    calls.clear()
+    other = run(replace(FIGURE, name="S4-other", panels=("elsewhere",)), tmp_path)
+    assert not calls
+    assert not other.rows
+
+
 def test_two_jobs_find_what_one_finds(tmp_path: Path) -> None:
     figure = every_figure()["S4-fig3"]
     assert run(figure, tmp_path / "a", jobs=2) == run(figure, tmp_path / "b")

@@ -5,6 +5,7 @@ Loaders read from the folder named by the environment variable TACIT_DATA. Nothi
 
 from tacit.datasets.generators import (
     Generated,
+    adni_shaped_tasks,
     group_sparse_tasks,
     low_rank_tasks,
     related_tasks,
@@ -37,6 +38,7 @@ __all__ = [
     "School",
     "TaskData",
     "Writers",
+    "adni_shaped_tasks",
     "group_sparse_tasks",
     "load_femnist_writers",
     "load_har",

@@ -93,7 +93,7 @@ def related_tasks(
 
 def low_rank_tasks(
     n_tasks: int = 320,
-    rows: int = 30,
+    rows: int | tuple[int, int] = 30,
     n_features: int = 30,
     *,
     rank: int = 5,
@@ -102,17 +102,33 @@ def low_rank_tasks(
 ) -> Generated:
     """Tasks whose models span few directions: W = B A · 20 / √rank.
 
-    B is (d, rank) and A is (rank, m), both standard normal; |x| = 1; unit noise; no intercept.
+    B is (d, rank) and A is (rank, m), both standard normal; |x| = 1; unit noise; no intercept. A
+    task has between rows[0] and rows[1] rows.
 
     >>> data = low_rank_tasks(8, rows=4, n_features=6, rank=2, rng=np.random.default_rng(0))
     >>> int(np.linalg.matrix_rank(data.coef))
     2
     """
-    _require_counts(n_tasks=n_tasks, rows=rows, n_features=n_features, rank=rank)
+    low, high = (rows, rows) if isinstance(rows, int) else rows
+    _require_counts(n_tasks=n_tasks, rows=low, n_features=n_features, rank=rank)
+    if high < low:
+        raise InvalidInput(f"expected rows (low, high), got {rows!r}")
+    sizes = rng.integers(low, high, n_tasks, endpoint=True) if low < high else low
     B = rng.standard_normal((n_features, rank))
     A = rng.standard_normal((rank, n_tasks))
     W = B @ A * (_ENTRY_SCALE / math.sqrt(rank))
-    return _on_the_sphere(W, rows, test_rows, _ENTRY_SCALE, rng)
+    return _on_the_sphere(W, sizes, test_rows, _ENTRY_SCALE, rng)
+
+
+def adni_shaped_tasks(*, test_rows: int = 0, rng: np.random.Generator) -> Generated:
+    """Tasks of the shape of S3's ADNI data (Table 1), which are not public: 20 tasks of 15 to 27
+    rows and 248 features, more unknowns than rows, on models of rank 3 (S3 section 4.1).
+
+    >>> data = adni_shaped_tasks(rng=np.random.default_rng(0))
+    >>> data.coef.shape, int(np.bincount(data.task).min()), int(np.bincount(data.task).max())
+    ((248, 20), 15, 27)
+    """
+    return low_rank_tasks(20, (15, 27), 248, rank=3, test_rows=test_rows, rng=rng)
 
 
 def group_sparse_tasks(
@@ -143,16 +159,17 @@ def group_sparse_tasks(
 
 
 def _on_the_sphere(
-    W: FloatArray, rows: int, test_rows: int, deviation: float, rng: np.random.Generator
+    W: FloatArray, rows: int | IntArray, test_rows: int, deviation: float, rng: np.random.Generator
 ) -> Generated:
     """y = x·w_t + N(0, 1) with |x| = 1; `deviation` is that of x·w_t."""
     _require_scales(test_rows=test_rows)
     d, m = W.shape
 
-    def draw(count: int) -> tuple[FloatArray, FloatArray, IntArray]:
-        X = _unit_rows(rng.standard_normal((m * count, d)))
-        signal = np.einsum("tnd,dt->tn", X.reshape(m, count, d), W).ravel()
-        return X, _responses(signal, 1.0, "squared", rng), np.repeat(np.arange(m), count)
+    def draw(count: int | IntArray) -> tuple[FloatArray, FloatArray, IntArray]:
+        task = np.repeat(np.arange(m), count)
+        X = _unit_rows(rng.standard_normal((len(task), d)))
+        signal = np.einsum("nd,nd->n", X, W.T[task])
+        return X, _responses(signal, 1.0, "squared", rng), task
 
     target = _around_zero(math.hypot(deviation, 1.0))
     return _generated(draw(rows), draw(test_rows), W, np.zeros(m), target)

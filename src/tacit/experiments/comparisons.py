@@ -97,14 +97,20 @@ def best_at(curve: str, wanted: Callable[[float], bool], better: Better = "lower
     return check
 
 
-def ours_no_worse(pairs: Iterable[tuple[str, str]], better: Better = "lower") -> Statement:
-    """At every ε ours is at least as good as what was published (within a hundredth)."""
+def ours_no_worse(
+    pairs: Iterable[tuple[str, str]], better: Better = "lower", *, last: bool = False
+) -> Statement:
+    """At every ε ours is at least as good as what was published (within a hundredth).
+
+    ``last``: where x is no ε but time, at its end.
+    """
     compared = tuple(pairs)
 
     def check(measured: Measured) -> Judgement:
         ratios: list[float] = []
         for ours, published in compared:
             places = _shared(measured, ours, published, None, ())
+            places = list({panel: (panel, x) for panel, x in places}.values()) if last else places
             ratios += [_ratio(measured, ours, published, place) for place in places]
         good = [r <= 1 + NO_WORSE if better == "lower" else r >= 1 - NO_WORSE for r in ratios]
         worst = max(ratios) if better == "lower" else min(ratios)
@@ -161,7 +167,7 @@ def _shared(
     for each in panels:
         ours, theirs = measured.places(first, each), measured.places(second, each)
         both = [x for x in ours if x in theirs or None in theirs]
-        both = both if both != [None] else list(theirs)
+        both = list(theirs) if ours == (None,) else both
         found += [(each, x) for x in both if not at or x in at]
     if not found:
         raise InvalidInput(f"{first!r} and {second!r} were not measured at the same x")

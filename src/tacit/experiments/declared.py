@@ -74,6 +74,7 @@ class Experiment:
     repetitions: int = 1  # as in the paper, where it says
     quick_repetitions: int = 1
     files: tuple[str, ...] = ()  # data files that it reads
+    panels: tuple[str, ...] = ()  # those of ``measure`` that it shows; none: all of them
     drawn: Literal["lines", "matrices", "table"] = "lines"
     logarithmic: Literal["", "x", "y", "xy"] = ""
 

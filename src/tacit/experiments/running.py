@@ -1,9 +1,9 @@
 """Runs a figure: its cells in parallel, each kept as it is done, so that a second run goes on.
 
-A cell's result is kept under a key of everything it is a function of: the figure's name, the cell,
+A cell's result is kept under a key of everything it is a function of: what measures it, the cell,
 the repetition, the sources of the library (but for what only shows results) and the data files'
-digests. Whatever changes, its results are measured again; an interrupted run loses the cells that
-were being measured.
+digests. Whatever changes is measured again; an interrupted run loses the cells that were being
+measured; figures that show other panels of the same cells share them.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def run(
             MeasuredPoint(point.panel, point.curve, point.x, work[i][1], point.y)
             for i in range(len(work))
             for point in found[i]
+            if not figure.panels or point.panel in figure.panels
         )
     )
 
@@ -75,8 +76,9 @@ def _one(
 
 def _key(figure: Experiment, cell: Cell, seed: int, digests: list[str]) -> str:
     """The name of the file that keeps a cell."""
-    what = json.dumps([figure.name, cell, seed, digests, _sources()], sort_keys=True, default=repr)
-    return f"{figure.name}-{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
+    measure = f"{figure.measure.__module__}.{figure.measure.__qualname__}"
+    what = json.dumps([measure, cell, seed, digests, _sources()], sort_keys=True)
+    return f"{figure.measure.__name__}-{hashlib.sha256(what.encode()).hexdigest()[:32]}.json"
 
 
 @cache
