@@ -1,3 +1,149 @@
-"""Soon."""
+"""S2: Hu, Wu, Smith, "Private Multi-Task Learning: Formulation and Applications to Federated
+Learning", arXiv 2108.12978. Figures 2 and 3 and Table 1; Figure 1 is a drawing.
 
-FIGURES = ()
+StackOverflow, CelebA and FEMNIST's training part are not to be had, nor is the appendix with models
+and settings. Here: MNIST by writer, FEMNIST's test part, and a linear classifier of 7 × 7 pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tacit.experiments.comparisons import above, falls, ours_no_worse, rises
+from tacit.experiments.declared import Experiment, Kind, Point, Statement
+
+MTL, AVERAGED, PROXIMAL, OURS, ALONE = "MTL", "FedAvg", "FedProx", "tacit", "single-task"
+DATA = ("MNIST by writer", "FEMNIST, test part")
+FILES = ("mnist_by_writer.npz", "femnist_pmtl_testpart.npz")
+EPSILONS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 4.0)
+CURVES: Final[dict[str, Kind]] = {
+    MTL: "published",
+    AVERAGED: "published",
+    PROXIMAL: "published",
+    OURS: "ours",
+    f"{MTL}, no privacy": "open",
+    f"{AVERAGED}, no privacy": "open",
+    ALONE: "alone",
+}
+
+
+def accuracy_by_epsilon(seed: int, **cell: Any) -> Iterator[Point]:
+    """Needs PyTorch, so it comes when it is asked for."""
+    from tacit.experiments import s2_networks
+
+    return s2_networks.accuracy_by_epsilon(seed, **cell)
+
+
+def finetuned_accuracy(seed: int, **cell: Any) -> Iterator[Point]:
+    """Needs PyTorch."""
+    from tacit.experiments import s2_networks
+
+    return s2_networks.finetuned_accuracy(seed, **cell)
+
+
+def by_round(seed: int, **cell: Any) -> Iterator[Point]:
+    """Needs PyTorch."""
+    from tacit.experiments import s2_networks
+
+    return s2_networks.by_round(seed, **cell)
+
+
+_COMMON: Final = {"data": DATA, "writers": None, "clips": [0.3, 1.0], "rounds": [10, 40, 100]}
+_LOSSES = tuple(f"{data}: loss" for data in DATA)
+_SPENT = tuple(f"{data}: ε" for data in DATA)
+
+FIGURES: Final = (
+    Experiment(
+        name="S2-fig2",
+        title="Loss and ε by round",
+        shows="S2's Algorithm 1 with σ = 0.01 on the mean of a cohort (a fifth of the clients), "
+        "γ = 0.2, δ = 1/m. ε as S2 claims it, amplified, and what holds for cohorts of fixed size "
+        "that the others can see. Ours at the ε that is claimed in the end.",
+        axes=("round", ""),
+        measure=by_round,
+        grids=(
+            {
+                "data": DATA,
+                "method": (MTL, OURS),
+                "rounds": 800,
+                "clip": 0.2,
+                "sigma": 0.01,
+                "writers": None,
+            },
+        ),
+        curves=CURVES | {"claimed": "published", "what holds": "other"},
+        claims=(
+            Statement("The loss falls by the round.", falls(MTL)),
+            Statement("ε grows by the round.", rises("claimed", "what holds")),
+            Statement(
+                "What holds is no more than what is claimed.", above("claimed", "what holds")
+            ),
+        ),
+        quick={"rounds": 100, "writers": 200},
+        repetitions=3,
+        files=FILES,
+    ),
+    Experiment(
+        name="S2-fig3",
+        title="Test accuracy of private MTL and of a private global model",
+        shows="Accuracy over all clients' test rows at eight ε, δ = 1/m; γ and T by validation "
+        "accuracy at each ε, which S2 does not count. FedProx is the paper's Appendix A.6.",
+        axes=("ε", "test accuracy"),
+        measure=accuracy_by_epsilon,
+        grids=(
+            {**_COMMON, "method": (MTL, AVERAGED, PROXIMAL, OURS), "epsilon": EPSILONS},
+            {**_COMMON, "method": (MTL, AVERAGED, ALONE), "epsilon": None},
+        ),
+        curves=CURVES,
+        claims=(
+            Statement("Private MTL beats a private global model.", above(MTL, AVERAGED)),
+            Statement("It beats private FedProx.", above(MTL, PROXIMAL)),
+            Statement(
+                "Without privacy it does, too.",
+                above(f"{MTL}, no privacy", f"{AVERAGED}, no privacy"),
+            ),
+            Statement("Accuracy grows with ε.", rises(MTL, AVERAGED)),
+            ours_no_worse([(OURS, MTL), (OURS, AVERAGED), (OURS, PROXIMAL)], "higher"),
+        ),
+        quick={"epsilon": (0.1, 0.8, 4.0), "writers": 150, "rounds": [10, 40]},
+        repetitions=3,
+        files=FILES,
+        logarithmic="x",
+    ),
+    Experiment(
+        name="S2-table1",
+        title="Finetuning at home after private MTL or a private global model",
+        shows="FEMNIST's test part. Vanilla finetuning, mean-regularization, symmetrised KL and "
+        "EWC; ours takes home what its own rows prefer, whichever row of the table.",
+        axes=("finetuning", "test accuracy"),
+        measure=finetuned_accuracy,
+        grids=(
+            {
+                "method": (MTL, AVERAGED, OURS),
+                "finetune": ("vanilla", "mean", "kl", "ewc"),
+                "epsilon": (0.1, 0.8, 2.0, None),
+                "writers": None,
+                "clip": 0.3,
+                "rounds": 40,
+            },
+        ),
+        curves=CURVES,
+        claims=(
+            Statement(
+                "Private MTL with finetuning beats the global model with finetuning.",
+                above(MTL, AVERAGED, panel="ε = 0.1"),
+            ),
+            Statement("At ε = 2, too.", above(MTL, AVERAGED, panel="ε = 2")),
+            Statement(
+                "Without privacy the global model with mean-regularization is ahead.",
+                above(AVERAGED, MTL, panel="no privacy", at=("mean",)),
+            ),
+            ours_no_worse([(OURS, MTL), (OURS, AVERAGED)], "higher"),
+        ),
+        quick={"epsilon": (0.1, 2.0, None), "writers": 100},
+        repetitions=3,
+        files=(FILES[1],),
+        drawn="table",
+    ),
+)

@@ -102,10 +102,13 @@ def _published(
 
 
 def _levels(tasks: Tasks3, loss: LossName, curve: str, model: Any) -> Iterator[Point]:
-    """What has no trajectory: the same at every iteration."""
+    """What has no trajectory: the same at every iteration. A node's model is the one it keeps at
+    home, as S3's p + q is."""
     model.fit(tasks.X, tasks.y, task=tasks.task)
-    yield Point(curve, None, _objective(tasks, loss, model.coef_), OBJECTIVE)
-    answers = model.predict(tasks.X_test, task=tasks.task_test)
+    W = model.home_coef_ if isinstance(model, AsyncProximal) else model.coef_
+    yield Point(curve, None, _objective(tasks, loss, W), OBJECTIVE)
+    eta = np.einsum("nd,nd->n", tasks.X_test, W.T[tasks.task_test])
+    answers = np.sign(eta) if loss == "logistic" else eta
     yield from _errors(curve, None, answers, tasks, loss)
 
 

@@ -1,0 +1,206 @@
+"""S2's clients: writers of digits, a linear classifier each, learned together or by one model.
+
+Published: cohorts of a fixed size with the amplified accounting that S2 claims for them (a Poisson
+sample's; what holds for visible cohorts is several times larger, docs/privacy.md, E).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from tacit.arrays import FloatArray, IntArray
+from tacit.datasets import load_femnist_writers, load_mnist_by_writer
+from tacit.experiments.declared import Point
+from tacit.learners.single_task import SingleTask
+from tacit.neural import FederatedMTL
+from tacit.neural.finetuning import Finetuning
+from tacit.neural.round_costs import epsilon_after, multiplier
+from tacit.neural.sampling import Fixed, Poisson
+from tacit.privacy.budget import Budget
+
+Name = Literal["MNIST by writer", "FEMNIST, test part"]
+METHODS: dict[str, Any] = {"MTL": "mtl", "FedAvg": "fedavg", "FedProx": "fedprox"}
+SHARE = 0.2  # of the clients in a cohort
+ENOUGH = 1e6  # ε of a run whose claim is computed by itself
+POOLED = 4  # pixels a side that are averaged: 7 × 7 inputs, so that noise leaves something
+
+
+class Part(NamedTuple):
+    """Rows of all clients."""
+
+    X: FloatArray
+    y: IntArray
+    task: IntArray
+
+
+class Clients(NamedTuple):
+    """Each client's rows for training, for choosing settings, and for testing."""
+
+    train: Part
+    validation: Part
+    test: Part
+
+    @property
+    def number(self) -> int:
+        """m."""
+        return len(np.unique(self.train.task))
+
+
+def accuracy_by_epsilon(
+    seed: int,
+    data: Name,
+    method: str,
+    epsilon: float | None,
+    writers: int | None,
+    clips: list[float],
+    rounds: list[int],
+) -> Iterator[Point]:
+    """Test accuracy; γ and T by validation accuracy at each ε, as in S2, which is uncounted."""
+    clients = _clients(data, writers, seed)
+    if method == "single-task":
+        alone = SingleTask("logistic").fit(*clients.train[:2], task=clients.train.task)
+        yield Point(method, None, _accuracy(alone, clients.test), data)
+        return
+    if method == "tacit":
+        ours = _ours(clients, epsilon, seed)
+        yield Point(method, epsilon, _accuracy(ours, clients.test), data)
+        return
+    tried = [
+        _published(clients, method, epsilon, clip, T, seed) for clip, T in product(clips, rounds)
+    ]
+    best = max(tried, key=lambda model: _accuracy(model, clients.validation))
+    curve = method if epsilon is not None else f"{method}, no privacy"
+    yield Point(curve, epsilon, _accuracy(best, clients.test), data)
+
+
+def finetuned_accuracy(
+    seed: int,
+    method: str,
+    finetune: Finetuning,
+    epsilon: float | None,
+    writers: int | None,
+    clip: float,
+    rounds: int,
+) -> Iterator[Point]:
+    """Table 1: test accuracy after finetuning at home; ours takes home what its own rows prefer."""
+    clients = _clients("FEMNIST, test part", writers, seed)
+    panel = "no privacy" if epsilon is None else f"ε = {epsilon:g}"
+    if method == "tacit":
+        model = _ours(clients, epsilon, seed)
+    else:
+        model = _published(clients, method, epsilon, clip, rounds, seed, finetune=finetune)
+    yield Point(method, finetune, _accuracy(model, clients.test), panel)
+
+
+def by_round(
+    seed: int, data: Name, method: str, rounds: int, clip: float, sigma: float, writers: int | None
+) -> Iterator[Point]:
+    """Figure 2: training loss and ε after each round, γ and σ fixed (σ on the cohort's mean)."""
+    clients = _clients(data, writers, seed)
+    m, cohort = clients.number, max(1, round(SHARE * clients.number))
+    z, delta = sigma * cohort / clip, 1 / m
+    losses, spent = f"{data}: loss", f"{data}: ε"
+    if method == "tacit":
+        epsilon = epsilon_after(Poisson(SHARE), m, z, rounds, delta, "zero-out")
+        model = _ours(clients, epsilon, seed, watch=clients.train)
+        for line in model.private_history_:
+            yield Point(method, line["round"], line["loss"], losses)
+        return
+    model = _published(clients, method, None, clip, rounds, seed, multiplier=z, watch=clients.train)
+    lines = model.private_history_
+    for line in lines[:: max(1, rounds // 20)] + lines[-1:]:
+        yield Point(method, line["round"], line["loss"], losses)
+        for curve, sampler in (("claimed", Poisson(SHARE)), ("what holds", Fixed(cohort))):
+            found = epsilon_after(sampler, m, z, int(line["round"]), delta, "zero-out")
+            yield Point(curve, line["round"], found, spent)
+
+
+def _ours(
+    clients: Clients, epsilon: float | None, seed: int, watch: Part | None = None
+) -> FederatedMTL:
+    """With the library's own defaults, at the same ε and δ = 1/m."""
+    m = clients.number
+    budget = None if epsilon is None else Budget(epsilon, 1 / m, neighbours="zero-out")
+    return _fitted(clients, seed, watch, budget=budget)
+
+
+def _published(
+    clients: Clients,
+    method: str,
+    epsilon: float | None,
+    clip: float,
+    rounds: int,
+    seed: int,
+    *,
+    finetune: Finetuning | None = None,
+    watch: Part | None = None,
+    multiplier: float | None = None,
+) -> FederatedMTL:
+    """S2's Algorithm 1, or the global model; ε None and no multiplier: no noise, no clipping."""
+    m = clients.number
+    sampler = Fixed(max(1, round(SHARE * m)))
+    z = multiplier if epsilon is None else _claimed_multiplier(m, rounds, epsilon)
+    private: dict[str, Any] = {}
+    if z is not None:
+        budget = Budget(ENOUGH, 1 / m, neighbours="zero-out")
+        private = {"budget": budget, "noise_multiplier": z, "clip_norm": clip}
+    return _fitted(
+        clients,
+        seed,
+        watch,
+        method=METHODS[method],
+        sampling=sampler,
+        rounds=rounds,
+        finetune=finetune,
+        **private,
+    )
+
+
+def _claimed_multiplier(m: int, rounds: int, epsilon: float) -> float:
+    """As if the fixed cohort were a Poisson sample: the claim that was refuted."""
+    return multiplier(Poisson(SHARE), m, rounds, Budget(epsilon, 1 / m, neighbours="zero-out"))
+
+
+def _fitted(clients: Clients, seed: int, watch: Part | None, **parameters: Any) -> FederatedMTL:
+    torch.manual_seed(seed)
+    classes = np.arange(62 if clients.train.y.max() > 9 else 10)
+    model = FederatedMTL(
+        nn.Linear(clients.train.X.shape[1], len(classes)),
+        classes=classes,
+        noise="simulated",
+        random_state=seed,
+        **parameters,
+    )
+    return model.fit(*clients.train, watch=watch)
+
+
+def _accuracy(model: Any, part: Part) -> float:
+    return float(np.mean(model.predict(part.X, task=part.task) == part.y))
+
+
+def _clients(data: Name, writers: int | None, seed: int) -> Clients:
+    """Of each writer half of the rows, at most 30, for training, a fifth for validation."""
+    found = load_mnist_by_writer().train if data == "MNIST by writer" else load_femnist_writers()
+    rng = np.random.default_rng(seed)
+    everybody = np.unique(found.task)
+    chosen = np.sort(rng.permutation(everybody)[:writers])
+    parts: tuple[list[IntArray], ...] = ([], [], [])
+    for writer in chosen:
+        rows = rng.permutation(np.flatnonzero(found.task == writer))
+        cut = min(30, len(rows) // 2)
+        for part, some in zip(parts, np.split(rows, [cut, cut + len(rows) // 5]), strict=True):
+            part.append(some)
+    side = 28 // POOLED
+    blocks = found.X.reshape(-1, side, POOLED, side, POOLED)
+
+    def of(rows: IntArray) -> Part:
+        X = blocks[rows].mean(axis=(2, 4)).reshape(len(rows), -1) / 255.0
+        return Part(X.astype(np.float32), found.y[rows], found.task[rows])
+
+    return Clients(*(of(np.concatenate(part)) for part in parts))
