@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.experiments.comparisons import below, ours_no_worse, verdict
+from tacit.experiments.comparisons import Check, below, ours_no_worse, verdict
 from tacit.experiments.declared import Experiment, Judgement, Kind, Statement
 from tacit.experiments.measured import Measured
 from tacit.experiments.s3_measures import OBJECTIVE, TASKS, shape, trajectory
@@ -54,7 +54,7 @@ def _grids(
 # --- what the paper says of its figures -----------------------------------------------------------
 
 
-def _converges(curves: Sequence[str]) -> Any:
+def _converges(curves: Sequence[str]) -> Check:
     """The objective ends below where it began."""
 
     def check(measured: Measured) -> Judgement:
@@ -67,7 +67,7 @@ def _converges(curves: Sequence[str]) -> Any:
     return check
 
 
-def _ordered(epsilons: Sequence[float], *, spread: bool, panels: Sequence[str]) -> Any:
+def _ordered(epsilons: Sequence[float], *, spread: bool, panels: Sequence[str]) -> Check:
     """At the end smaller ε are above; ``spread``: they fluctuate more over the second half."""
 
     def check(measured: Measured) -> Judgement:

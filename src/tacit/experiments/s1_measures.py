@@ -1,0 +1,276 @@
+"""S1's privacy-accuracy tradeoffs (§5.4.3, §5.4.4, §5.5, Appendix D): errors by ε, tasks, rows.
+
+As published every parameter is chosen by S1's own cross-validation, which no ledger counts
+(protocol_s1.py); ours has public rules and chooses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tacit.arrays import BoolArray, FloatArray, IntArray
+from tacit.datasets import group_sparse_tasks, load_landmine, load_school, low_rank_tasks
+from tacit.datasets.generators import Generated
+from tacit.experiments.declared import Point
+from tacit.experiments.protocol_s1 import (
+    combinations,
+    cross_validated,
+    error,
+    mean_loss_rows,
+    published_delta,
+    strategies,
+    unit_rows,
+)
+from tacit.learners.averaged_model import AveragedModel
+from tacit.learners.model_protected import GroupSparse, LowRank
+from tacit.learners.single_task import SingleTask
+from tacit.learners.task_relationship import TaskRelationship
+from tacit.linear.losses import LossName
+from tacit.privacy.budget import Budget
+
+Name = Literal["low rank", "group sparse", "School", "landmine"]
+LR, GS, MTRL, AGGR = "MP-MTL-LR", "MP-MTL-GS", "DP-MTRL", "DP-AGGR"
+STL, MTL = "STL", "MTL"
+ACCELERATED, PLAIN = "accelerated", "not accelerated"
+OUR_LR, OUR_GS = "LowRank", "GroupSparse"
+REPAIRED = {MTRL: f"{MTRL}, repaired", AGGR: f"{AGGR}, repaired"}
+NORMS: dict[Name, float] = {  # K, which S1 does not tell: no single-task model is cut
+    "low rank": 200.0,
+    "group sparse": 200.0,
+    "School": 1500.0,
+    "landmine": 100.0,
+}
+
+
+class Tasks1(NamedTuple):
+    """Unit rows to train on and to test on, of one of S1's data sets."""
+
+    name: Name
+    loss: LossName
+    X: FloatArray
+    y: FloatArray
+    task: IntArray
+    X_test: FloatArray
+    y_test: FloatArray
+    task_test: IntArray
+
+    @property
+    def most_rows(self) -> int:
+        """n of Proposition 3."""
+        return int(np.bincount(self.task).max())
+
+    def budget(self, epsilon: float) -> Budget:
+        """At S1's δ."""
+        return Budget(epsilon, published_delta(len(np.unique(self.task))))
+
+
+class Search(NamedTuple):
+    """How thoroughly S1's cross-validation looks: so many candidates, so many folds."""
+
+    most: int
+    folds: int
+
+
+def error_by_epsilon(
+    seed: int,
+    data: Name,
+    learner: str,
+    most: int,
+    folds: int,
+    epsilon: float | None = None,
+    training: float = 0.3,
+) -> Iterator[Point]:
+    """nMSE, or 1 − aAUC, on the test rows."""
+    tasks = drawn(data, seed, training)
+    model = fitted(tasks, learner, epsilon, seed, Search(most, folds))
+    panel = data if data in ("low rank", "group sparse") else f"{data}, {training:.0%}"
+    yield Point(learner, epsilon, error(model, *tasks[5:]), panel)
+
+
+def error_by_tasks(
+    seed: int, learner: str, tasks: int, epsilon: float, most: int, folds: int
+) -> Iterator[Point]:
+    """nMSE of the first 20 tasks, learned together with the others."""
+    whole = drawn("low rank", seed)
+    some = whole._replace(
+        **{name: getattr(whole, name)[whole.task < tasks] for name in ("X", "y", "task")}
+    )
+    model = fitted(some, learner, epsilon, seed, Search(most, folds))
+    first = whole.task_test < 20
+    X, y, task = whole[5:]
+    yield Point(learner, float(tasks), error(model, X[first], y[first], task[first]))
+
+
+def error_by_schedule(
+    seed: int, learner: str, epsilon: float, rounds: int, folds: int, schedule: str, power: float
+) -> Iterator[Point]:
+    """Figure 4: the cross-validation error by α (ε_t ∝ t^α), or by log_{Q₀} Q (ε_t ∝ Q^−t)."""
+    tasks = drawn("low rank", seed)
+    strong = schedule == "geometric"
+    base = 1 - np.sqrt(1e-3)  # Q₀ = 1 − √μ
+    parameters: dict[str, Any] = {
+        "schedule": (schedule, base**power if strong else power),
+        "rounds": rounds,
+        "strong_convexity": 1e-3 if strong else 0.0,
+    }
+    private: dict[str, Any] = {
+        "budget": tasks.budget(epsilon),
+        "noise": "simulated",
+        "random_state": seed,
+    }
+    if learner == OUR_LR:
+        make = partial(LowRank, fit_intercept=False, **private)
+    else:
+        private |= {
+            "as_published": True,
+            "clip_norm": NORMS["low rank"],
+            "step": 1.0,
+            "penalty": 1.0,
+        }
+        fast = learner == ACCELERATED
+        make = partial(LowRank, fit_intercept=False, accelerated=fast, **private)
+    found = cross_validated(
+        make, [parameters], tasks.X, tasks.y, tasks.task, folds=folds, seed=seed,
+        scaled=learner != OUR_LR,
+    )  # fmt: skip
+    panel = "strong convexity" if strong else "convexity"
+    yield Point(learner, power, found.error, panel)
+
+
+# --- learners -------------------------------------------------------------------------------------
+
+
+def fitted(tasks: Tasks1, learner: str, epsilon: float | None, seed: int, search: Search) -> Any:
+    """The learner of that name on the training rows."""
+    common: dict[str, Any] = {"loss": tasks.loss, "fit_intercept": False}
+    rows = tasks[2:5]
+    if learner == STL:
+        return SingleTask(**common).fit(*rows[:2], task=rows[2])
+    if learner == MTL:
+        return _best_open(tasks, common, seed, search)
+    assert epsilon is not None
+    common |= {"budget": tasks.budget(epsilon), "noise": "simulated", "random_state": seed}
+    if learner in (LR, GS):
+        return _published(tasks, LowRank if learner == LR else GroupSparse, common, search)
+    if learner in (MTRL, AGGR):
+        return _baseline(tasks, learner, common, search)
+    ours = {
+        OUR_LR: LowRank,
+        OUR_GS: GroupSparse,
+        REPAIRED[MTRL]: TaskRelationship,
+        REPAIRED[AGGR]: AveragedModel,
+    }
+    return ours[learner](**common).fit(*rows[:2], task=rows[2])
+
+
+def _best_open(tasks: Tasks1, common: dict[str, Any], seed: int, search: Search) -> Any:
+    """The best of S1's non-private methods; by cross-validation, where S1 does not say by what."""
+    kinds: dict[str, Callable[..., Any]] = {"LR": LowRank, "GS": GroupSparse, "AGGR": AveragedModel}
+    if tasks.loss == "squared":
+        kinds["MTRL"] = TaskRelationship
+
+    def make(kind: str) -> Any:
+        return kinds[kind](**common)
+
+    rows = tasks[2:5]
+    candidates = [{"kind": kind} for kind in kinds]
+    best = cross_validated(make, candidates, *rows, folds=min(2, search.folds), seed=seed)
+    return make(**best.parameters).fit(*rows[:2], task=rows[2])
+
+
+def _published(
+    tasks: Tasks1, kind: Callable[..., Any], common: dict[str, Any], search: Search
+) -> Any:
+    """Algorithm 2 or 3, its λ, T, strategy, α and Q by cross-validation.
+
+    The squared loss is a mean over rows, so η = 1; the logistic one a sum, so η = 4/n.
+    """
+    scaled = tasks.loss == "squared"
+    step = 1.0 if scaled else 4 / tasks.most_rows
+    grid = {
+        "penalty": [level / step for level in (0.01, 0.1, 0.5, 1.0)],
+        "rounds": [1, 5, 30, 150],
+        "strategy": strategies(),
+    }
+    make = partial(kind, as_published=True, step=step, clip_norm=NORMS[tasks.name], **common)
+    return _chosen(tasks, make, grid, search, scaled=scaled)
+
+
+def _baseline(tasks: Tasks1, learner: str, common: dict[str, Any], search: Search) -> Any:
+    """DP-MTRL or DP-AGGR as S1 ran them, their penalties by cross-validation.
+
+    DP-MTRL minimises the squared loss whatever the targets are (§5.1).
+    """
+    given: dict[str, Any] = {"as_published": True, "max_rows": tasks.most_rows}
+    levels = [1e-3, 1e-2, 0.1, 1.0, 10.0]
+    if learner == AGGR:
+        return _chosen(
+            tasks, partial(AveragedModel, **given, **common), {"penalty": levels}, search
+        )
+    grid = {"penalty": levels, "coupling": [1e-2, 0.1, 1.0, 10.0], "rounds": [1, 2]}
+    make = partial(TaskRelationship, **given, **(common | {"loss": "squared"}))
+    if tasks.loss == "squared":
+        return _chosen(tasks, make, grid, search)
+    signs = tasks._replace(loss="squared", y=np.where(tasks.y > 0, 1.0, -1.0))
+    return Scored(_chosen(signs, make, grid, search))
+
+
+class Scored:
+    """A regression on signs, read as scores of the positive class."""
+
+    loss: LossName = "logistic"
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def predict_proba(self, X: FloatArray, task: IntArray) -> FloatArray:
+        """Scores in the second column; only their order means anything."""
+        scores = self._model.predict(X, task=task)
+        return np.column_stack([-scores, scores])
+
+
+def _chosen(
+    tasks: Tasks1, make: Callable[..., Any], grid: Any, search: Search, *, scaled: bool = False
+) -> Any:
+    """Fitted on all training rows with what cross-validation chose."""
+    X, y, task = tasks[2:5]
+    candidates = combinations(grid, search.most)
+    best = cross_validated(make, candidates, X, y, task, folds=search.folds, scaled=scaled)
+    rows = mean_loss_rows(X, y, task) if scaled else (X, y)
+    return make(**best.parameters).fit(*rows, task=task)
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def drawn(data: Name, seed: int, training: float = 0.3) -> Tasks1:
+    """The synthetic data are drawn; of real ones a share of each task's rows is for training."""
+    rng = np.random.default_rng(seed)
+    if data == "low rank":
+        return _generated(data, low_rank_tasks(rng=rng))
+    if data == "group sparse":
+        return _generated(data, group_sparse_tasks(rng=rng))
+    found = load_school() if data == "School" else load_landmine()
+    loss: LossName = "squared" if data == "School" else "logistic"
+    X, train = unit_rows(found.X), _share_of_each(found.task, training, rng)
+    parts = [(X[keep], found.y[keep], found.task[keep]) for keep in (train, ~train)]
+    return Tasks1(data, loss, *parts[0], *parts[1])
+
+
+def _generated(name: Name, data: Generated) -> Tasks1:
+    test = data.X_test, data.y_test, data.task_test
+    return Tasks1(name, "squared", data.X, data.y, data.task, *test)
+
+
+def _share_of_each(task: IntArray, share: float, rng: np.random.Generator) -> BoolArray:
+    """(N,): that share of each task's rows, at random; at least two."""
+    order = rng.permutation(len(task))
+    order = order[np.argsort(task[order], kind="stable")]
+    place = np.arange(len(task)) - np.searchsorted(task[order], task[order])
+    found = np.zeros(len(task), dtype=bool)
+    found[order] = place < np.maximum(2, share * np.bincount(task)[task[order]])
+    return found
