@@ -1,5 +1,6 @@
-"""S1: Liang et al., "Model-Protected Multi-Task Learning", TPAMI (arXiv 1809.06546). Figures 2 to 12
-and Table 2; Figure 1 is a drawing and Table 1 the notation.
+"""S1: Liang et al., "Model-Protected Multi-Task Learning", TPAMI (arXiv 1809.06546).
+
+Figures 2 to 12 and Table 2; Figure 1 is a drawing and Table 1 the notation.
 
 LSOA II is not to be had: landmine stands in for it (Figures 9b, 10b, 12). The first version's
 figures are the same but for their numbers: its 7 is 8 here, its 8 is 9, its Table 1 is Table 2.
@@ -213,6 +214,10 @@ _MAIN = (LR, GS, OUR_LR, OUR_GS, STL, MTL)
 _DETAIL = (LR, MTRL, AGGR, REPAIRED[MTRL], REPAIRED[AGGR], STL)
 
 
+def _said(shares: float | tuple[float, ...]) -> str:
+    return "" if isinstance(shares, float) else "30 to 90% for training"
+
+
 def _tradeoff(
     number: str, data: str, learners: Sequence[str], claims: tuple[Statement, ...], **more: Any
 ) -> Experiment:
@@ -220,10 +225,10 @@ def _tradeoff(
     real = data in ("School", "landmine")
     stand_in = " Landmine stands in for LSOA II." if data == "landmine" else ""
     shares = more.pop("training", 0.3)
-    detail = "of DP-MTRL and DP-AGGR" if AGGR in learners else "of MP-MTL"
+    detail = "of the baselines" if AGGR in learners else "of MP-MTL"
     return Experiment(
         name=f"S1-fig{number}",
-        title=f"Privacy and accuracy {detail}: {data}",
+        title=f"Privacy and accuracy {detail}: {data}, {_said(shares)}".removesuffix(", "),
         shows=f"Unit rows, no intercepts, δ = 1/(m ln m); parameters of what is published by "
         f"S1's own cross-validation, which is uncounted.{stand_in}",
         axes=ERROR if data != "landmine" else ("ε", "1 − aAUC"),

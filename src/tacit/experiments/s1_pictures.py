@@ -163,8 +163,8 @@ def agreement(
     """The correlation of a matrix's entries with the true one's."""
 
     def check(measured: Measured) -> Judgement:
-        pair = [_matrix(measured, which).ravel() for which in (panel, truth)]
-        found = float(np.corrcoef(*pair)[0, 1])
+        here, there = (_matrix(measured, which).ravel() for which in (panel, truth))
+        found = float(np.corrcoef(here, there)[0, 1])
         good = found >= at_least if at_least is not None else found <= (at_most or 0.0)
         return Judgement(verdict([good]), found, f"correlation with the truth {found:.3f}")
 
