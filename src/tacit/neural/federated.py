@@ -72,7 +72,8 @@ class FederatedMTL(FittedNetworks):
     ``sampling="auto"`` with another method: Poisson with secret coins of rate ``participation`` for
     zero-out budgets, everybody for replace (and without a budget): under replace the accounting of
     Poisson samples rests on an assumption (docs/privacy.md). ``relation``: None (one mean), a
-    cluster for each client (m,), or a matrix (m, m), in the order of ``tasks_``. ``classes``: in
+    cluster for each client (m,), a matrix (m, m) of what each hears of whom, or an ``Omega`` of
+    S2's objective (1), with method="mtl"; in the order of ``tasks_``. ``classes``: in
     the order of the model's outputs; None: 0, 1, ... for integers, else what y holds, and then
     ``proven=False``. ``noise_multiplier`` fixes the noise instead of ``rounds``: the run stops
     before the round that would overspend. ``checkpoint``: a file; if it exists, its run is resumed
@@ -206,6 +207,7 @@ class FederatedMTL(FittedNetworks):
 
     def _work(self) -> LocalWork:
         pull = self.pull if self.method in ("mtl", "fedprox") else 0.0
+        pull *= mixing.stiffness(self.relation)
         return LocalWork(self.local_steps, self.batch, self.learning_rate, pull, self.loss)
 
     # --- what is public before the first round ---------------------------------------------------

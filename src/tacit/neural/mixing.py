@@ -11,7 +11,8 @@ relation      B                      reach                   a broadcast is
 ============  =====================  ======================  ============================
 mean          one row of ones        1                       S / (p m)
 clusters      one row a cluster      1 (they are disjoint)   S_c / (p m_c)
-matrix Ω      Ω                      max_k ‖(Ω_jk)_{j≠k}‖₂   S_j / p
+matrix B      B                      max_k ‖(B_jk)_{j≠k}‖₂   S_j / p
+``Omega``     rows of I − Ω/s        as of a matrix          S_j / p
 ============  =====================  ======================  ============================
 
 p is the expected share of clients in a round: denominators are fixed, never counted.
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike
 
 from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
+from tacit.linear.task_relations import Omega
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,7 @@ class Mixing:
     weights: FloatArray  # (R, m)
     listens: IntArray  # (m,), the row of each client
     factors: FloatArray  # (R,), without 1/p
+    begins: FloatArray | None = None  # (R,), of the public start; None: all of it
 
     @property
     def reach(self) -> float:
@@ -71,21 +74,32 @@ def _longest(weights: FloatArray) -> float:
     return float(np.sqrt((weights**2).sum(axis=0)).max())
 
 
-def declared(relation: ArrayLike | None, clients: int) -> Mixing:
-    """From None (one mean), clusters (m,) or a matrix (m, m).
+def declared(relation: ArrayLike | Omega | None, clients: int) -> Mixing:
+    """From None (one mean), clusters (m,), a matrix (m, m) of what is heard, or S2's Ω.
 
     >>> declared(["a", "b", "a"], 3).weights.tolist()
     [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
     """
     if relation is None:
         return mean(clients)
-    given = np.asarray(relation)
+    given = relation.matrix if isinstance(relation, Omega) else np.asarray(relation)
     if given.ndim not in (1, 2) or len(given) != clients:
         raise InvalidInput(
             f"relation must be None, ({clients},) clusters or a ({clients}, {clients}) matrix, "
             f"got shape {given.shape}"
         )
+    if isinstance(relation, Omega):
+        return objective(relation)
     return clusters(given) if given.ndim == 1 else relationship(given)
+
+
+def stiffness(relation: ArrayLike | Omega | None) -> float:
+    """s: what λ is multiplied by to hold a client to what it hears (linear/task_relations.py).
+
+    >>> stiffness(None), stiffness(Omega.laplacian([[0, 1], [1, 0]]))
+    (1.0, 2.0)
+    """
+    return relation.scale if isinstance(relation, Omega) else 1.0
 
 
 def mean(clients: int) -> Mixing:
@@ -108,8 +122,18 @@ def clusters(member_of: ArrayLike) -> Mixing:
     return Mixing(weights, rows.astype(np.int64), 1 / weights.sum(axis=1))
 
 
+def objective(omega: Omega) -> Mixing:
+    """S2's objective (1): client k hears Σ_j B_kj w_j, B = I − Ω/s; equal rows are one broadcast.
+
+    >>> objective(Omega.mean(4)).weights.tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
+    rows, listens = omega.broadcasts
+    return Mixing(rows, listens, np.ones(len(rows)), rows.sum(axis=1))
+
+
 def relationship(matrix: ArrayLike) -> Mixing:
-    """Any fixed Ω (m, m): client j hears Σ_k Ω_jk Δ_k (S2, remark after Theorem 2)."""
+    """Any fixed B (m, m): client j hears Σ_k B_jk Δ_k (S2, remark after Theorem 2)."""
     omega = np.asarray(matrix, dtype=np.float64)
     if omega.ndim != 2 or omega.shape[0] != omega.shape[1] or not np.isfinite(omega).all():
         raise InvalidInput(f"the relationship matrix must be square and finite, got {omega.shape}")

@@ -102,6 +102,8 @@ class FederatedPlan:
     def begin(self, w: Tensor, clip_norm: float) -> Message:
         """What everybody knows before the first round: the same public w (d,) for all."""
         centres = w.expand(len(self.mixing.weights), -1).cpu().numpy()
+        if self.mixing.begins is not None:
+            centres = centres * self.mixing.begins[:, None].astype(centres.dtype)
         return {
             "round": Declared(0),
             "centres": Declared(centres),
