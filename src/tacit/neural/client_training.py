@@ -24,7 +24,6 @@ from tacit.arrays import IntArray
 from tacit.errors import InvalidInput
 from tacit.neural.clients import NOBODY, Examples
 from tacit.neural.installation import one_thread, steady
-from tacit.neural.kernels import fused, updated
 from tacit.neural.passes import Pass, Worker, parts, slots, spared, unit_slots
 from tacit.neural.sampling import Everyone, Sampler
 from tacit.neural.stacked import Stacked
@@ -132,16 +131,12 @@ def descend(
 
 
 def _stepped(w: Tensor, gradient: Tensor, centre: Tensor, work: LocalWork) -> Tensor:
-    """``updated``; on a CPU in place, where every temporary would cost a pass through memory."""
-    if not w.is_cuda:
-        w = w.detach()
-        if work.pull:
-            w.lerp_(centre.expand_as(w), work.rate * work.pull)
-        return w.sub_(gradient, alpha=work.rate)
-    flat = fused(
-        updated, w.flatten(1), gradient.flatten(1), centre.flatten(1), work.rate, work.pull
-    )
-    return flat.view_as(w)
+    """w − η(g + λ(w − w̃)), Algorithm 1 line 13 of S2; in place, and without temporaries: each would
+    be a pass through memory."""
+    w = w.detach()
+    if work.pull:
+        w.lerp_(centre.expand_as(w), work.rate * work.pull)
+    return w.sub_(gradient, alpha=work.rate)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What is between the matrix products: copies, sums and comparisons, memory-bound all of them.
+"""What convolutions do between matrix products: copies, sums and comparisons, all memory-bound.
 
 On a GPU with Triton each is compiled into one kernel that reads and writes its numbers once;
 elsewhere PyTorch runs it operation by operation. Both compute the same.
@@ -14,15 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-
-def updated(w: Tensor, gradient: Tensor, centre: Tensor, rate: float, pull: float) -> Tensor:
-    """w − η(g + λ(w − w̃)): one step of SGD, Algorithm 1 line 13 of S2.
-
-    >>> updated(torch.tensor([[1.0]]), torch.tensor([[2.0]]), torch.tensor([[0.0]]), 0.1, 1.0)
-    tensor([[0.7000]])
-    """
-    return w - rate * (gradient + pull * (w - centre))
 
 
 def patches(x: Tensor, size: tuple[int, int], stride: tuple[int, int], clients: int) -> Tensor:
@@ -68,7 +59,7 @@ def max_pool(x: Tensor, size: Any, stride: Any, padding: Any) -> Tensor:
 def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function compiled; as it is where compiling fails (no C compiler, say): a slower round is
     better than none."""
-    compiled = torch.compile(function, dynamic=function is updated)
+    compiled = torch.compile(function, dynamic=False)
     broken = False
 
     def run(*arguments: Any) -> Tensor:

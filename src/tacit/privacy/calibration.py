@@ -67,7 +67,8 @@ def least(
     """The least x ≥ floor with value(x) ≤ limit, at most ``tolerance`` of it above, never below.
 
     ``value`` falls, almost like x^−slope: its logarithm is near a line in log x, so that a secant
-    finds the root, and one more step on either side of it proves that it is there.
+    finds the root. It ends where the limit is met, and by half the tolerance, as the slope has it,
+    or bracketed by all of it.
 
     >>> round(least(lambda x: 1 / (x * x), 4.0, 3.0, tolerance=1e-6), 5)
     0.5
@@ -80,8 +81,10 @@ def least(
         seen = (guess, found)
         fits = found <= limit
         low, high = (low, guess) if fits else (guess, high)
+        if fits and found >= limit * (1 - slope * tolerance / 2):
+            break
         ahead = guess * min(max((found / limit) ** (1 / slope), 0.25), 4.0)
-        guess = ahead * (1 - tolerance / 3 if fits else 1 + tolerance / 3)
+        guess = ahead * (1 + tolerance / 4)
         if not low < guess < high:
             guess = math.sqrt(low * high)
         guess = max(guess, floor)

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
@@ -261,11 +262,21 @@ def _rounded(count: int, law: _Law, source: Source) -> IntArray:
 
 
 def _in_chunks(shape: int | tuple[int, ...], law: _Law, source: Source) -> IntArray:
+    """The operating system's words have no order: their chunks are drawn on all cores at once."""
     out = np.empty(shape, dtype=np.int64)
     flat = out.reshape(-1)
-    for start in range(0, flat.size, _CHUNK):
+
+    def draw(start: int) -> None:
         chunk = flat[start : start + _CHUNK]
         chunk[:] = _rounded(chunk.size, law, source)
+
+    starts = range(0, flat.size, _CHUNK)
+    if source.secure and len(starts) > 1:
+        with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
+            list(pool.map(draw, starts))
+    else:
+        for start in starts:
+            draw(start)
     return out
 
 
