@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.io import loadmat
 
-from tacit.datasets.loaders import SHA256
+from tacit.datasets.loaders import FILES
 
 Array = npt.NDArray[Any]
 SCHOOL = [
@@ -166,7 +166,7 @@ def main(originals: Path, data: Path) -> None:
             continue
         np.savez_compressed(data / name, **found)  # type: ignore[arg-type]  # arrays, not its flag
         digest = hashlib.sha256((data / name).read_bytes()).hexdigest()
-        print(json.dumps({"file": name, "same": digest == SHA256[name], "sha256": digest}))
+        print(json.dumps({"file": name, "same": digest == FILES[name].sha256, "sha256": digest}))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class MeanTarget(PrivateLearner):
 
     @isolated()
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
-        level = 0.0 if home.loss.name == "logistic" else self.share * float(shared["mean"].value)
+        level = 0.0 if home.loss.targets_are_classes else self.share * float(shared["mean"].value)
         rest = replace(home.problems, y=home.problems.y - level)
         models = best_alone(rest, home.loss)
         models[:, -1] += level * float(self.fit_intercept)
