@@ -16,7 +16,7 @@ from __future__ import annotations
 import collections.abc
 import math
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from types import NoneType, UnionType
@@ -72,6 +72,14 @@ def require_parameters(given: Any) -> None:
     declared = _declared(type(given))  # type: ignore[arg-type] # a class is hashable
     for name, allowed in declared.items():
         require(name, getattr(given, name), allowed)
+
+
+def require_unset(given: Any, names: Sequence[str], where: str) -> None:
+    """InvalidInput if one of these has another value than its default: it would be ignored."""
+    for name in names:
+        value, default = getattr(given, name), type(given).__dataclass_fields__[name].default
+        if value is not default and not (np.ndim(value) == 0 and value == default):
+            raise InvalidInput(f"{name} means nothing {where}: leave it out, got {_seen(value)}")
 
 
 def require(name: str, value: Any, allowed: tuple[Kind, ...]) -> None:

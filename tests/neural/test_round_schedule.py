@@ -13,11 +13,10 @@ from tacit.errors import NotPure
 from tacit.neural import mixing
 from tacit.neural.round_costs import multiplier
 from tacit.neural.round_schedule import (
+    AMONG_TASKS,
     COOLED,
     FEWEST,
     MOST,
-    NOISE,
-    WIDEST,
     RoundSchedule,
     schedule,
     starting_size,
@@ -41,14 +40,14 @@ def test_the_noise_of_all_rounds_is_what_a_parameter_bears(epsilon: float) -> No
     planned = schedule(zero_out(epsilon), mixing.mean(538), MLP)
     z = multiplier(Everyone(), 538, planned.rounds, zero_out(epsilon))
     noise = z * math.sqrt((clips(planned) ** 2).sum()) / 538
-    assert 1.0 <= noise / (NOISE * starting_size(MLP)) < 1.25  # 1: were all clip norms equal
+    assert 1.0 <= noise / (AMONG_TASKS.noise * starting_size(MLP)) < 1.25
 
 
 def test_more_budget_travels_further_until_the_noise_vanishes() -> None:
     plans = [schedule(zero_out(e), mixing.mean(538), MLP) for e in (0.5, 2.0, 8.0, 100.0, 1e4)]
     travels = [clips(planned).sum() for planned in plans]
     assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(travels))
-    assert travels[-1] == pytest.approx(WIDEST * MOST)
+    assert travels[-1] == pytest.approx(AMONG_TASKS.widest * MOST)
     assert plans[-1].noise_to_signal < 0.01
     assert all(FEWEST <= planned.rounds <= MOST for planned in plans)
 

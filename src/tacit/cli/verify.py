@@ -156,8 +156,8 @@ def _unsaid_of_nodes(certificate: dict[str, Any]) -> Iterator[str]:
     from tacit.encoders.reports import LOCAL
     from tacit.json_converter import from_json
     from tacit.learners.async_proximal.plan import ADVERSARY, TRUSTED
-    from tacit.learners.shared_prior.silos.silo_plan import in_any_silos
     from tacit.privacy.budget import Guarantee
+    from tacit.privacy.people import in_any_silos
 
     guarantee = from_json(Guarantee, certificate["guarantee"], "guarantee")
     named = (replace(each, unit=guarantee.unit) for each in (LOCAL, in_any_silos()))

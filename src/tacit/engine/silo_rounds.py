@@ -4,27 +4,41 @@
 
     silo j                                             coordinator
     shared  ◀─────── Edge (everybody may see it) ───────  start(), absorb(...)
-    select([j]).contribute(step, shared) → rows
+    contribute(step, shared) → its people's rows
     its own door, its own mechanism → released
     released  ─────── Edge (nobody outside is trusted) ──▶  absorb(step, shared, releases)
 
 A silo's plan is fixed before the first round, on a ledger run of its own. One that may spend
-nothing says nothing, and the others go on.
+nothing says nothing, and the others go on. In one process the silos that speak compute together, on
+a node one is all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from tacit.engine.protocol import Outcome, Participant, Progress, Public, Step
+from tacit.engine.protocol import Message, Outcome, Progress, Public, Step
 from tacit.engine.trust import Edge
 from tacit.linear.threads import one_blas_thread
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Release
 
 COORDINATOR, SILOS = "coordinator", "silos"
+
+
+class SiloParticipant(Protocol):
+    """People's rows in, contributions out, of several silos at once. No I/O, no clock.
+
+    A person's part is, bit for bit, a function of their own rows and of what is shared.
+    """
+
+    def contribute(self, step: Step, shared: Message, state: None) -> tuple[Iterable[Any], None]:
+        """Of each silo in turn what its mechanism takes."""
+
+    def select(self, units: Sequence[int]) -> SiloParticipant:
+        """These silos only, in this order."""
 
 
 class SiloCoordinator(Protocol):
@@ -46,7 +60,7 @@ def speaking(doors: Sequence[Door]) -> list[int]:
 
 
 def run_silos(
-    participant: Participant,
+    participant: SiloParticipant,
     coordinator: SiloCoordinator,
     doors: Sequence[Door],
     *,
@@ -58,17 +72,17 @@ def run_silos(
     for j in those:
         doors[j].open([step.mechanism.event(doors[j].neighbours) for step in plans[j]])
     to_all = Edge(COORDINATOR, SILOS, False, outcome.transcript)
-    shared = coordinator.start()
+    shared, those_at_home = coordinator.start(), participant.select(those)
     names = [step.name for step in plans[those[0]]]
     for number, name in enumerate(names):
         message, releases = to_all.send(shared), []
-        for j in those:
-            silo, step = f"silo {j}", plans[j][number]
-            with one_blas_thread():
-                rows, _ = participant.select([j]).contribute(step, message, None)
-            released = doors[j].release(number, silo, step.mechanism, rows)
-            Edge(silo, COORDINATOR, False, outcome.transcript).send({name: released})
-            releases.append(released)
+        with one_blas_thread():
+            each, _ = those_at_home.contribute(plans[those[0]][number], message, None)
+            for j, rows in zip(those, each, strict=True):
+                silo, step = f"silo {j}", plans[j][number]
+                released = doors[j].release(number, silo, step.mechanism, rows)
+                Edge(silo, COORDINATOR, False, outcome.transcript).send({name: released})
+                releases.append(released)
         shared = coordinator.absorb(name, shared, releases)
         if progress is not None:
             progress(name, number + 1, len(names))

@@ -7,27 +7,26 @@ and where it differs from the paper: pmtl.py.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
+from tacit.arrays import IntArray
 from tacit.engine import Message, Outcome, Progress, run_rounds
 from tacit.errors import InvalidInput
 from tacit.estimator import learner
 from tacit.neural import mixing
 from tacit.neural.after_rounds import AfterRound, watched
 from tacit.neural.checkpoint import Checkpoint, left_off, named_run
-from tacit.neural.client_choice import settled
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
-from tacit.neural.finetuning import Finetuning, finetuned, require_kind
-from tacit.neural.fitted_networks import FittedNetworks
+from tacit.neural.finetuning import Finetuning
 from tacit.neural.guarantee import doubts, guaranteed
 from tacit.neural.inputs import (
     Classes,
@@ -43,9 +42,18 @@ from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedPlan, Federat
 from tacit.neural.round_costs import epsilon_of, within_budget
 from tacit.neural.round_schedule import UNPLANNED, RoundSchedule, schedule
 from tacit.neural.sampling import Sampler, chosen_sampler
-from tacit.neural.secret_streams import Coins, coins_and_noise
+from tacit.neural.secret_streams import Coins
+from tacit.neural.silos.inside_silos import NetworksInSilos
 from tacit.neural.stacked import Stacked, require_personal
-from tacit.parameters import Between, Count, NonNegative, Positive, Seed, Size, require_parameters
+from tacit.parameters import (
+    Between,
+    Count,
+    NonNegative,
+    Positive,
+    Seed,
+    Size,
+    require_parameters,
+)
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.planning import Door, history, open_door
@@ -54,7 +62,7 @@ from tacit.tasks import Schema, TaskSet
 
 
 @learner
-class FederatedMTL(FittedNetworks):
+class FederatedMTL(NetworksInSilos):
     """Personal neural models around a private mean.
 
     >>> import torch
@@ -77,13 +85,14 @@ class FederatedMTL(FittedNetworks):
     the order of the model's outputs; None: 0, 1, ... for integers, else what y holds, and then
     ``proven=False``. ``noise_multiplier`` fixes the noise instead of ``rounds``: the run stops
     before the round that would overspend. ``checkpoint``: a file; if it exists, its run is resumed
-    (same ``ledger``).
+    (same ``ledger``). ``unit="example"``: what is protected are people inside a client, a silo,
+    from everybody outside it (silos/), and ``silo_size`` declares how many it has.
     """
 
     model: nn.Module | None = field(default=None, kw_only=False)
     method: Method | Literal["auto"] = "auto"
     loss: Literal["cross_entropy", "squared"] = "cross_entropy"
-    budget: Budget | None = None
+    budget: Budget | Mapping[Hashable, Budget] | None = None
     rounds: Count | None = None
     sampling: Sampler | Literal["auto"] = "auto"
     participation: Annotated[float, Between(1e-6, 1)] = 0.2
@@ -107,27 +116,36 @@ class FederatedMTL(FittedNetworks):
     device: str | None = None
     chunk: Size | None = None
     random_state: Seed | None = None
-
-    _engine: ClassVar[Callable[..., Outcome] | None] = None  # None: that of this process
-    _secret: ClassVar[Coins | None] = None  # of the run, if a party of it keeps one on its disk
+    unit: Literal["task", "example"] = "task"
+    silo_size: Any = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, task: Any = None, *, progress: Progress = None, watch: Any = None
+        self,
+        X: Any,
+        y: Any,
+        task: Any = None,
+        *,
+        person: Any = None,
+        progress: Progress = None,
+        watch: Any = None,
     ) -> FederatedMTL:
         """Learns from all clients; ``task`` says whose each row is.
 
+        ``person`` (N,): with ``unit="example"``, whom in a silo each row is about.
         ``watch=(X, y, task)``: rows of the trusted side; loss and accuracy on them and ε after each
         round go to ``private_history_``. They steer nothing.
         """
         self._check()
+        self._require_unit(person, watch)
         self._schema = None
         rows = as_rows(X, self._dtype())
         stacked = Stacked(self._module(), rows[:2].to(chosen_device(self.device)))
         classes, targets = targets_of(y, self.loss, self.classes, width(stacked, rows), rows.dtype)
-        examples, labels = gathered(rows, targets, task)
-        return self._learned(self._trainer(stacked, examples), labels, classes, progress, watch)
+        examples, labels, whose = gathered(rows, targets, task, person)
+        trainer = self._trainer(stacked, examples)
+        return self._learned(trainer, labels, classes, progress, watch, whose)
 
     def fit_tasks(
         self, tasks: TaskSet, schema: Schema, *, progress: Progress = None
@@ -153,20 +171,24 @@ class FederatedMTL(FittedNetworks):
         classes: Classes | None,
         progress: Progress,
         watch: Any = None,
+        whose: IntArray | None = None,
     ) -> FederatedMTL:
         """Plan, rounds, and what each client makes of them at home."""
+        if self._protects_people:
+            self._fit_inside(trainer, labels, whose, classes, progress)
+            return self
         plan, planned = self._agreed(len(labels), trainer.stacked)
         coins, noise = self._coins_and_noise()
         run = named_run(self._checkpoint, self.run) or new_run()
         door, apart = None, True
-        if self.budget is not None:
+        if self._one_budget is not None:
             door, apart = self._door(plan, trainer, labels, run, noise, classes)
         server, clients, saved = self._halves(plan, planned, trainer, coins, door)
         models = self._models_around(clients, server.start(), classes)
         scored = watched(models, labels, watch, trainer.work.row_loss)
         every = self.checkpoint_every
         after = AfterRound(
-            clients, self.budget, run, planned.rounds, scored, self._checkpoint, every, saved
+            clients, self._one_budget, run, planned.rounds, scored, self._checkpoint, every, saved
         )
         if self._engine is None:
             outcome = run_rounds(
@@ -189,16 +211,11 @@ class FederatedMTL(FittedNetworks):
         if self.model is None:
             raise InvalidInput("FederatedMTL needs a model: any torch.nn.Module")
         require_personal(self.model)
-        if self.finetune != "auto" and self.finetune is not None:
-            require_kind(self.finetune, self.loss)  # at home: it should not cost a whole run
+        self._require_finetuning()
 
     def _dtype(self) -> torch.dtype:
         assert self.model is not None  # checked
         return next(self.model.parameters()).dtype
-
-    def _coins_and_noise(self) -> tuple[Coins, np.random.Generator | None]:
-        coins, noise = coins_and_noise(self.noise, self.budget is not None, self.random_state)
-        return (coins if self._secret is None or noise is not None else self._secret), noise
 
     def _module(self) -> nn.Module:
         """A copy: the user's own stays where and as it is."""
@@ -217,21 +234,21 @@ class FederatedMTL(FittedNetworks):
         relation = mixing.declared(self.relation, clients)
         planned, method, share = UNPLANNED, self.method, self.participation
         if method == "auto":
-            planned = schedule(self.budget, relation, stacked.shapes, self.rounds)
+            planned = schedule(self._one_budget, relation, stacked.shapes, self.rounds)
             method, share = "fedavg", 1.0
         planned = planned.chosen(self.rounds, self.clip_norm)
         planned.warn()
-        sampler = chosen_sampler(self.sampling, share, self.budget)
+        sampler = chosen_sampler(self.sampling, share, self._one_budget)
         plan = FederatedPlan(relation, sampler, clients, None, method, cooling=planned.cooling)
         return plan, planned
 
     def _agreed(self, clients: int, stacked: Stacked) -> tuple[FederatedPlan, RoundSchedule]:
         """The plan, and its rounds as far as they fit: from public numbers alone."""
         plan, planned = self._planned(clients, stacked)
-        if self.budget is None or planned.rounds == 0:
+        if self._one_budget is None or planned.rounds == 0:
             return plan, planned
         plan = replace(plan, noise_multiplier=self.noise_multiplier, adaptive=self.adaptive_clip)
-        plan, rounds = within_budget(plan, planned.rounds, self.budget)
+        plan, rounds = within_budget(plan, planned.rounds, self._one_budget)
         plan.mechanism(planned.clip_norm)  # refuses what makes none
         return plan, replace(planned, rounds=rounds)
 
@@ -245,7 +262,7 @@ class FederatedMTL(FittedNetworks):
         classes: Classes | None,
     ) -> tuple[Door, bool]:
         """The door of the run, and whether clients are kept apart on this installation."""
-        assert self.budget is not None
+        assert self._one_budget is not None
         require_usable(trainer.stacked, trainer.examples.X)
         together = doubt(trainer, plan.sampler, shared=len(plan.mixing.weights) == 1)
         measured = classes is not None and classes.measured
@@ -254,7 +271,7 @@ class FederatedMTL(FittedNetworks):
             self._spends_from(),
             run,
             labels,
-            self.budget,
+            self._one_budget,
             noise,
             pure=False,
             doubts=[*found, *self._uncounted()],
@@ -297,7 +314,7 @@ class FederatedMTL(FittedNetworks):
             clients.current(shared, None),
             clients.centres(shared),
             mix.listens,
-            self.budget is None or mix.public,
+            self._one_budget is None or mix.public,
             tuple(clients.trainer.examples.X.shape[1:]),
         )
 
@@ -322,25 +339,10 @@ class FederatedMTL(FittedNetworks):
         self._warn_of_refits(self.guarantee_)
         self.history_ = [] if door is None else history(door)
 
-    def _at_home(
-        self, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins
-    ) -> tuple[Tensor, dict[str, float]]:
-        """(m, d): what each client makes of what it has and hears; and what joining brought."""
-        if self.finetune is None or not len(trainer.examples.X):
-            return start, {}
-        if self.finetune == "auto":
-            found = settled(trainer, trainer.stacked.start(), start, heard, coins)
-            return found.models, found.brought()
-        return finetuned(self._finetuner(trainer), start, heard, self.finetune, coins), {}
-
-    def _finetuner(self, trainer: Trainer) -> Trainer:
-        work = replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
-        return replace(trainer, work=work)
-
     def epsilon_after(self, rounds: int) -> float:
         """ε of the first ``rounds`` rounds of this run at the budget's δ (S2 Fig. 2)."""
         check_is_fitted(self, "_plan", msg="only a model that was fitted here has rounds to count")
-        return epsilon_of(self._plan, rounds, self.budget)
+        return epsilon_of(self._plan, rounds, self._one_budget)
 
     @classmethod
     def _known_as(cls) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+import torch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -16,22 +18,30 @@ from tacit import folder
 from tacit.arrays import Array, FloatArray
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.json_converter import from_json, to_json
+from tacit.neural.client_choice import settled
 from tacit.neural.client_training import LocalWork, Trainer
+from tacit.neural.finetuning import Finetuning, finetuned, require_kind
 from tacit.neural.inputs import as_rows, gathered
 from tacit.neural.personal import PersonalModels
 from tacit.neural.secret_streams import Coins
+from tacit.parameters import require_unset
 from tacit.tasks import Schema
 
 
 class FittedNetworks(Fitted):
-    """One network for each of the labelled clients."""
+    """One network for each of the labelled clients; where people inside silos are protected, one
+    that anybody may see and one that stays at home."""
 
     model: nn.Module | None
+    finetune: Finetuning | Literal["auto"] | None
+    finetune_steps: int
+    finetune_pull: float
     chunk: int | None
     random_state: int | None
     private_history_: list[dict[str, float]]
     private_home_: dict[str, float]
     _models: PersonalModels
+    _home_models: Tensor | None = None  # (m, d), where all others are public
     _schema: Schema | None = None  # of models that were fitted to rows in its units
 
     # --- what a learner provides -----------------------------------------------------------------
@@ -40,11 +50,30 @@ class FittedNetworks(Fitted):
         """What a client does at home."""
         raise NotImplementedError
 
+    # --- at home ---------------------------------------------------------------------------------
+
+    def _require_finetuning(self) -> None:
+        """Refused before anything is spent: at home it would cost a whole run."""
+        if self.finetune is None or self.finetune == "auto":
+            unused = ("finetune_steps", "finetune_pull")
+            require_unset(self, unused, f"with finetune={self.finetune!r}")
+        else:
+            require_kind(self.finetune, self.loss)
+
     def _at_home(
         self, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins
     ) -> tuple[Tensor, dict[str, float]]:
         """(m, d): what each client makes of what it has and hears; and what joining brought."""
-        raise NotImplementedError
+        if self.finetune is None or not len(trainer.examples.X):
+            return start, {}
+        if self.finetune == "auto":
+            found = settled(trainer, trainer.stacked.start(), start, heard, coins)
+            return found.models, found.brought()
+        return finetuned(self._finetuner(trainer), start, heard, self.finetune, coins), {}
+
+    def _finetuner(self, trainer: Trainer) -> Trainer:
+        work = replace(self._work(), steps=self.finetune_steps, pull=self.finetune_pull)
+        return replace(trainer, work=work)
 
     # --- using it --------------------------------------------------------------------------------
 
@@ -52,8 +81,10 @@ class FittedNetworks(Fitted):
         """Rows as the models take them."""
         return X if self._schema is None else self._schema.transform(X)
 
-    def _set_models(self, models: PersonalModels, labels: tuple[Hashable, ...]) -> None:
-        self._models = models
+    def _set_models(
+        self, models: PersonalModels, labels: tuple[Hashable, ...], home: Tensor | None = None
+    ) -> None:
+        self._models, self._home_models = models, home
         self._label(labels)
         if models.classes is not None:
             self.classes_ = models.classes.values
@@ -69,6 +100,13 @@ class FittedNetworks(Fitted):
         if self._schema is not None:
             numbers = self._schema.inverse_target(numbers)
         return numbers[:, 0] if numbers.shape[1] == 1 else numbers
+
+    def predict_at_home(self, X: Any, task: Any = None) -> Any:
+        """What each client predicts with the model that never leaves it."""
+        check_is_fitted(self, "shared_")
+        there = copy.copy(self)
+        there._models = self._models.exchanged(self._home_models)
+        return there.predict(X, task)
 
     @available_if(has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
     def predict_proba(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> FloatArray:
@@ -88,12 +126,17 @@ class FittedNetworks(Fitted):
         if self._schema is not None and self.loss == "squared":
             y = self._schema.coded_target(y)
         rows = as_rows(self._coded(X), start.dtype)
-        examples, _ = gathered(rows, self._models.targets(y), None)
+        examples, _, _ = gathered(rows, self._models.targets(y), None)
         stacked = self._models.stacked
         trainer = Trainer(stacked, self._work(), examples.to(start.device), self.chunk)
         coins = Coins.simulated(np.random.default_rng(self.random_state))
         model, _ = self._at_home(trainer, start, start, coins)
-        self._set_models(self._models.joined(model), (*self.tasks_, task))
+        labels = (*self.tasks_, task)
+        if self._home_models is None:
+            self._set_models(self._models.joined(model), labels)
+        else:  # what anybody may see of it is what it heard
+            home = torch.cat([self._home_models, model.to(self._home_models)])
+            self._set_models(self._models.joined(start), labels, home)
         return self
 
     # --- its folder ------------------------------------------------------------------------------
@@ -103,7 +146,10 @@ class FittedNetworks(Fitted):
         return self._models.description() | {"loss": self.loss} | declared
 
     def _arrays(self, columns: list[int]) -> dict[str, Array]:
-        return self._models.arrays(columns)
+        found = self._models.arrays(columns)
+        if self._home_models is not None:
+            found["home"] = self._home_models[columns].cpu().numpy()
+        return found
 
     def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
         assert self.model is not None  # load was given it
@@ -111,7 +157,8 @@ class FittedNetworks(Fitted):
         if "schema" in description:
             self._schema = from_json(Schema, description["schema"], "schema")
         self.rounds_, self.private_history_, self.private_home_ = 0, [], {}
-        self._set_models(models, self.tasks_)
+        home = torch.tensor(arrays["home"]) if "home" in arrays else None
+        self._set_models(models, self.tasks_, home)
 
     @classmethod
     def load(cls, directory: str | Path, model: nn.Module) -> Self:

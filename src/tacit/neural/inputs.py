@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.arrays import Array
+from tacit.arrays import Array, IntArray
 from tacit.errors import InvalidInput, UndeclaredValue
 from tacit.json_converter import to_json
 from tacit.neural.clients import Examples
@@ -136,14 +136,28 @@ def _labels(y: Any) -> Array:
     return labels
 
 
-def gathered(rows: Tensor, targets: Tensor, task: Any) -> tuple[Examples, tuple[Hashable, ...]]:
-    """The rows client by client, and the clients' labels."""
+def gathered(
+    rows: Tensor, targets: Tensor, task: Any, person: Any = None
+) -> tuple[Examples, tuple[Hashable, ...], IntArray | None]:
+    """The rows client by client, and the clients' labels; and a number for whose each row is, in
+    the same order, where ``person`` names them."""
     if len(rows) != len(targets):
         raise InvalidInput(f"X has {len(rows)} rows, y has {len(targets)}")
     labels, codes = task_codes(task, len(rows))
     order = np.argsort(codes, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(labels)))])
-    return Examples(rows[order], targets[order], offsets.astype(np.int64)), labels
+    examples = Examples(rows[order], targets[order], offsets.astype(np.int64))
+    whose = None if person is None else _people(person, len(rows))[order]
+    return examples, labels, whose
+
+
+def _people(person: Any, rows: int) -> IntArray:
+    if len(np.asarray(person)) != rows:
+        raise InvalidInput(
+            f"person names {len(np.asarray(person))} rows, X has {rows}: a name for each row is "
+            "needed, in their order"
+        )
+    return task_codes(person, rows)[1]
 
 
 def examples_of(tasks: TaskSet, dtype: torch.dtype) -> tuple[Examples, Classes | None]:

@@ -48,7 +48,8 @@ class _Rows(torch.autograd.Function):
         rows, weight = ctx.saved_tensors
         d_rows = product(dy, weight) if ctx.needs_input_grad[0] else None
         d_bias = dy.sum(1) if ctx.needs_input_grad[2] else None
-        return d_rows, product(dy.mT, rows), d_bias
+        d_weight = product(dy.mT, rows) if ctx.needs_input_grad[1] else None
+        return d_rows, d_weight, d_bias
 
 
 class PersonalConv2d(nn.Module):

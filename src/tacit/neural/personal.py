@@ -79,6 +79,10 @@ class PersonalModels:
             found["accuracy"] = float((outputs.argmax(1) == targets).double().mean())
         return found
 
+    def exchanged(self, models: Tensor | None) -> PersonalModels:
+        """With these models (m, d) instead, if there are any."""
+        return self if models is None else replace(self, models=models)
+
     def joined(self, model: Tensor) -> PersonalModels:
         """With one more client, whose model (1, d) was made from the shared one."""
         models = torch.cat([self.models, model.to(self.models)])

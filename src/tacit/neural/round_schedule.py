@@ -39,13 +39,6 @@ from tacit.neural.round_costs import multiplier
 from tacit.neural.sampling import Everyone
 from tacit.privacy.budget import Budget
 
-NOISE = 4.0
-"""s, over the size of a parameter at the start."""
-
-STRIDE, WIDEST = 0.5, 1.0
-"""The mean clip norm that rounds are chosen for; and the largest, where there is budget for more
-rounds than MOST."""
-
 FEWEST, MOST = 10, 120
 """Rounds."""
 
@@ -84,6 +77,34 @@ class RoundSchedule:
         )
 
 
+@dataclass(frozen=True)
+class TravelRule:
+    """How far a run goes, and in what steps."""
+
+    noise: float  # NOISE: s, over the size of a parameter at the start
+    stride: float  # STRIDE: the mean γ that rounds are chosen for
+    widest: float  # WIDEST: the largest, where there is budget for more rounds than MOST
+
+    def planned(
+        self, noise: float, shapes: Sequence[Sequence[int]], rounds: int | None
+    ) -> RoundSchedule:
+        """``noise``: z₁/n, s of a single round over γ."""
+        ratio = math.sqrt(sum(math.prod(shape) for shape in shapes)) * noise
+        if rounds is None and ratio > HOPELESS:
+            return RoundSchedule(0, 1.0, 1.0, ratio)
+        travel = self.noise * starting_size(shapes) / noise
+        number = rounds or int(min(max(travel / self.stride, FEWEST), MOST))
+        cooling = COOLED ** (1 / max(1, number - 1))
+        first = min(travel, self.widest * number) / sum(cooling**t for t in range(number))
+        return RoundSchedule(number, first, cooling, ratio)
+
+
+AMONG_TASKS = TravelRule(noise=4.0, stride=0.5, widest=1.0)
+
+INSIDE_SILOS = TravelRule(noise=2.0, stride=3.0, widest=6.0)
+"""Set on generated silos (docs/silos.md): a mean of clipped gradients goes less far than a mean of
+trained models, and one step a round bears wider strides."""
+
 UNPLANNED = RoundSchedule(50, 1.0, 1.0, 0.0)
 """For the methods of papers, which plan nothing."""
 
@@ -109,14 +130,20 @@ def schedule(
         return RoundSchedule(rounds or MOST, 1.0, 1.0, 0.0)
     whole = multiplier(Everyone(), 1, 1, budget)  # z₁
     crowd = float((mixing.weights.sum(axis=1) / mixing.reach).mean())
-    ratio = math.sqrt(sum(math.prod(shape) for shape in shapes)) * whole / crowd
-    if rounds is None and ratio > HOPELESS:
-        return RoundSchedule(0, 1.0, 1.0, ratio)
-    travel = NOISE * starting_size(shapes) * crowd / whole
-    number = rounds or int(min(max(travel / STRIDE, FEWEST), MOST))
-    cooling = COOLED ** (1 / max(1, number - 1))
-    first = min(travel, WIDEST * number) / sum(cooling**t for t in range(number))
-    return RoundSchedule(number, first, cooling, ratio)
+    return AMONG_TASKS.planned(whole / crowd, shapes, rounds)
+
+
+def silo_schedule(
+    noise: float, shapes: Sequence[Sequence[int]], rounds: int | None = None
+) -> RoundSchedule:
+    """The same where silos protect their people, whose clipped gradients are what a round adds up:
+    ``noise`` is s of a single round over γ.
+
+    >>> planned = silo_schedule(1 / 270, [(100, 186), (100,), (6, 100), (6,)])
+    >>> planned.rounds, round(planned.clip_norm, 2), round(planned.noise_to_signal, 2)
+    (11, 4.61, 0.51)
+    """
+    return INSIDE_SILOS.planned(noise, shapes, rounds)
 
 
 def starting_size(shapes: Sequence[Sequence[int]]) -> float:

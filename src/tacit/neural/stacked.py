@@ -19,10 +19,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call, grad, vmap
 
 from tacit.errors import InvalidInput
-from tacit.neural.layers import PERSONAL
+from tacit.neural.layers import PERSONAL, PersonalLinear
+
+Tape = list[tuple[str, Tensor, Tensor]]
+"""Of each linear layer, as often as it was called: its path, its input and its output."""
 
 BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
 
@@ -91,6 +94,51 @@ class Stacked:
         rows = x.reshape(len(parameters[0]), -1, *x.shape[1:])
         each = vmap(one, randomness="different")(tuple(parameters), rows)
         return torch.as_tensor(each).flatten(0, 1)
+
+    def taped(self, parameters: Sequence[Tensor], x: Tensor) -> tuple[Tensor, Tape]:
+        """Outputs as above; and of each linear layer its path, what went in and what came out."""
+        assert self._layers is not None
+        tape: Tape = []
+
+        def note(path: str) -> Any:
+            return lambda _, given, found: tape.append((path, given[0], found))
+
+        layers = self._layers.named_modules()
+        hooks = [
+            layer.register_forward_hook(note(path))
+            for path, layer in layers
+            if isinstance(layer, PersonalLinear)
+        ]
+        try:
+            return self._by_layers(parameters, x), tape
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    @property
+    def linear(self) -> bool:
+        """Does every parameter belong to a linear layer?"""
+        if self._layers is None or not self.batched:
+            return False
+        return all(
+            isinstance(layer, PersonalLinear) or not list(layer.parameters(recurse=False))
+            for layer in self._layers.modules()
+        )
+
+    def row_gradients(
+        self, parameters: Sequence[Tensor], x: Tensor, y: Tensor, row_loss: Any
+    ) -> Tensor:
+        """(clients · rows, d): the gradient of each row's loss by itself, of whatever module."""
+
+        def loss(values: tuple[Tensor, ...], row: Tensor, target: Tensor) -> Any:
+            outputs = functional_call(self._module, self._named(values), (row[None],))
+            return row_loss(outputs, target[None])[0]
+
+        each_row = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
+        clients = len(parameters[0])
+        rows, targets = (z.reshape(clients, -1, *z.shape[1:]) for z in (x, y))
+        found = vmap(each_row, randomness="different")(tuple(parameters), rows, targets)
+        return torch.cat([part.flatten(2) for part in found], dim=2).flatten(0, 1)
 
     def one(self, w: Tensor, x: Tensor) -> Tensor:
         """The plain module with parameters w (d,): what both ways must agree with."""

@@ -47,7 +47,7 @@ def test_the_guarantee_is_of_people_against_everybody_outside(data: Generated) -
     assert found.secure_noise
     assert found.unit == "one row in one silo's data, taken as one person"
     assert found.adversary.startswith("everybody outside the silo: the coordinator")
-    assert any("home_coef_" in sentence for sentence in found.not_covered)
+    assert any("home model" in sentence for sentence in found.not_covered)
     assert found.not_covered[-1].startswith(f"delta: one of {len(data.y)} people may leak")
 
 

@@ -7,10 +7,8 @@ everything else is post-processing (hierarchy.py) or happens at home (silo_model
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -18,7 +16,7 @@ import numpy as np
 from tacit.arrays import FloatArray, IntArray
 from tacit.engine import Message, Outcome, Progress, Unprotected
 from tacit.engine.silo_rounds import run_silos, speaking
-from tacit.errors import InvalidInput, PrivacyWarning
+from tacit.errors import InvalidInput
 from tacit.estimator import Home, learner
 from tacit.estimator.public_models import PublicModels
 from tacit.learners.shared_prior.silos.coding import Coding, coding_of
@@ -38,14 +36,13 @@ from tacit.learners.shared_prior.silos.silo_plan import (
     SiloPlan,
     blocks_for,
     first_share,
-    promised,
 )
 from tacit.linear.losses import Loss
 from tacit.parameters import Count
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.node_runs import node_doors, node_history, node_run, require_all_nodes
+from tacit.privacy.people import beside_people, promised_to_people, warn_of_delta
 from tacit.privacy.planning import Door
-from tacit.privacy.promises import DELTA, delta_beside
 from tacit.privacy.release import Release
 from tacit.tasks import Schema, TaskSet
 from tacit.tasks.taskset import task_codes
@@ -162,7 +159,8 @@ class InsideSilos(PublicModels):
             require_all_nodes(door)
         doors, blocks = node_doors(door), blocks_for(home.coding.levels)
         people = home.people()
-        self._warn_of_delta(door, int(people.sum()))
+        self._people = int(people.sum())
+        warn_of_delta(door, self._people)
         first = first_share(home.loss, door.mu, float(people.mean()))
         plans = {
             j: SiloPlan(
@@ -191,7 +189,7 @@ class InsideSilos(PublicModels):
     def _unit(self) -> Guarantee:
         if self.unit == "task":
             return super()._unit()
-        return promised(getattr(self, "_named_people", False), int(self.silos_per_person))
+        return promised_to_people(getattr(self, "_named_people", False), int(self.silos_per_person))
 
     def _part(self, run: str, number: int) -> str:
         return run if self.unit == "task" else node_run(run, number)
@@ -206,20 +204,7 @@ class InsideSilos(PublicModels):
         found = super()._guarantee(door)
         if door is None or self.unit == "task":
             return found
-        kept = [sentence for sentence in found.not_covered if not sentence.startswith(DELTA)]
-        beside = delta_beside(found.delta, self._people, "people")
-        return replace(found, not_covered=(*kept, beside))
-
-    def _warn_of_delta(self, door: Door, people: int) -> None:
-        self._people = people
-        largest = max(budget.delta for budget in door.budgets if budget is not None)
-        if largest * people >= 1:
-            warnings.warn(
-                f"delta={largest:g} is not below one over the number of people, {people}: it "
-                "allows one of them to be revealed whole; take a smaller",
-                PrivacyWarning,
-                stacklevel=4,
-            )
+        return beside_people(found, self._people)
 
     def _remember(
         self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None

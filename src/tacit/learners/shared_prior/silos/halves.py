@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit, ndtr
@@ -73,8 +74,8 @@ class Silos:
         """These silos only, in this order."""
         return replace(self, home=self.home.select(units))
 
-    def contribute(self, step: Step, shared: Message, state: None) -> tuple[FloatArray, None]:
-        """One row for each row of a person (moments), or for each person (scores)."""
+    def contribute(self, step: Step, shared: Message, state: None) -> tuple[list[FloatArray], None]:
+        """Of each silo: a row for each row of a person (moments), or for each person (scores)."""
         cells, person = self.home.cells, self.home.person
         compute = partial(self._row_scores, cells, shared) if step.name == SCORES else partial(
             _each, cells
@@ -82,8 +83,12 @@ class Silos:
         rows = compute(slice(None))
         require_alone("a row's part in a release", compute, rows)
         if step.name == MOMENTS:
-            return np.column_stack([person, rows]), None
-        return means(rows, person), None
+            return self._by_silo(np.column_stack([person, rows])), None
+        each = zip(self._by_silo(rows), self._by_silo(person), strict=True)
+        return [means(mine, whose) for mine, whose in each], None
+
+    def _by_silo(self, rows: Any) -> list[Any]:
+        return np.split(rows, self.home.problems.offsets[1:-1])
 
     def _row_scores(self, cells: FloatArray, shared: Message, rows: slice) -> FloatArray:
         f = self.blocks.coordinates(cells[rows])[:, :-1]

@@ -30,12 +30,11 @@ from tacit.engine import Step
 from tacit.errors import InvalidInput
 from tacit.linear.losses import Loss
 from tacit.privacy.accounting import Gaussian
-from tacit.privacy.budget import Guarantee, Neighbours
+from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import Blocks, GaussianSum, MomentsGaussian
 from tacit.privacy.mechanisms.block_moments import NUMBER
 from tacit.privacy.mechanisms.noisy_statistic import Shares, parameters
 from tacit.privacy.noise import Rng
-from tacit.privacy.planning import UNIT
 from tacit.privacy.release import Mechanism
 
 MOMENTS, SCORES = "moments", "scores"
@@ -44,37 +43,6 @@ NUMBER_WEIGHT = math.sqrt(0.5)
 FIRST = {"squared": 0.5, "logistic": 0.3}
 CLIP = 2.0
 ENOUGH = 70.0
-
-PEOPLE = replace(
-    UNIT,
-    unit="one row in one silo's data, taken as one person",
-    adversary="everybody outside the silo: the coordinator and all other silos, who see everything "
-    "that the silo releases",
-    not_covered=(
-        "a person with rows in two silos: what both release adds up",
-        "the silo itself, and its home model (home_coef_): hand it to nobody else",
-        "the labels, the number of silos and of people in each, and every declared range, category "
-        "and class",
-    ),
-)
-"""Nobody outside a silo is trusted; each row is somebody."""
-
-
-def promised(named: bool, silos: int) -> Guarantee:
-    """The same, where rows name their person, or a person may be in several silos."""
-    unit, open_questions = PEOPLE.unit, PEOPLE.not_covered
-    if named:
-        unit = "one person in one silo's data, with all rows that name them"
-    if silos > 1:
-        unit = unit.replace("one silo's data", f"the data of up to {silos} silos")
-        more = f"a person with rows in more than {silos} silos: what all of them release adds up"
-        open_questions = (more, *open_questions[1:])
-    return replace(PEOPLE, unit=unit, not_covered=open_questions)
-
-
-def in_any_silos() -> Guarantee:
-    """What is open whoever is named, in however many silos."""
-    return replace(PEOPLE, not_covered=PEOPLE.not_covered[1:])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""People inside silos: who is protected from whom, in the words of every certificate.
+
+With five to fifty hospitals, hiding a *whole hospital* leaves nothing to learn. What a hospital
+must hide is a patient, from everybody outside: each silo spends from a ledger run of its own
+(node_runs.py), and what it sends is a release.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+from tacit.errors import PrivacyWarning
+from tacit.privacy.budget import Guarantee
+from tacit.privacy.planning import UNIT, Door
+from tacit.privacy.promises import DELTA, delta_beside
+
+PEOPLE = replace(
+    UNIT,
+    unit="one row in one silo's data, taken as one person",
+    adversary="everybody outside the silo: the coordinator and all other silos, who see everything "
+    "that the silo releases",
+    not_covered=(
+        "a person with rows in two silos: what both release adds up",
+        "the silo itself, and its home model (predict_at_home): hand it to nobody else",
+        "the labels, the number of silos and of people in each, and every declared range, category "
+        "and class",
+    ),
+)
+"""Nobody outside a silo is trusted; each row is somebody."""
+
+
+def promised_to_people(named: bool, silos: int = 1) -> Guarantee:
+    """The same, where rows name their person, or a person may be in several silos."""
+    unit, open_questions = PEOPLE.unit, PEOPLE.not_covered
+    if named:
+        unit = "one person in one silo's data, with all rows that name them"
+    if silos > 1:
+        unit = unit.replace("one silo's data", f"the data of up to {silos} silos")
+        more = f"a person with rows in more than {silos} silos: what all of them release adds up"
+        open_questions = (more, *open_questions[1:])
+    return replace(PEOPLE, unit=unit, not_covered=open_questions)
+
+
+def in_any_silos() -> Guarantee:
+    """What is open whoever is named, in however many silos."""
+    return replace(PEOPLE, not_covered=PEOPLE.not_covered[1:])
+
+
+def beside_people(found: Guarantee, people: int) -> Guarantee:
+    """With δ said beside the number of people, who are the units here, not of silos."""
+    kept = [sentence for sentence in found.not_covered if not sentence.startswith(DELTA)]
+    beside = delta_beside(found.delta, people, "people")
+    return replace(found, not_covered=(*kept, beside))
+
+
+def warn_of_delta(door: Door, people: int) -> None:
+    """PrivacyWarning if δ is not below one over the number of people in all silos."""
+    largest = max(budget.delta for budget in door.budgets if budget is not None)
+    if largest * people >= 1:
+        warnings.warn(
+            f"delta={largest:g} is not below one over the number of people, {people}: it "
+            "allows one of them to be revealed whole; take a smaller",
+            PrivacyWarning,
+            stacklevel=5,
+        )
