@@ -324,7 +324,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_declared_or_drawn() -
     refused: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"noise_multiplier": 1e-3}, BudgetExceeded, "every client"),
         ({"budget": Budget(1.0, 0.0)}, NotPure, "delta = 0"),
-        ({"budget": {"client 0": REPLACE}}, InvalidInput, "budget must be a Budget or None"),
+        ({"budget": {"client 0": REPLACE}}, InvalidInput, "budgets of their own are for silos"),
         ({"sampling": Fixed(7)}, InvalidInput, "a cohort of 7 was asked of 6"),
         ({"adaptive_clip": Adaptive(bit_multiplier=0.01)}, InvalidInput, "must exceed"),
         ({"noise_multiplier": 0.0}, InvalidInput, "noise_multiplier must be"),
