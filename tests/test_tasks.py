@@ -208,7 +208,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("")
     for name, message in [
         ("none.csv", "no file"),
-        ("table.xlsx", "is no table"),
+        ("table.pdf", "is no table"),
         ("broken.parquet", "cannot be read"),
         ("empty.csv", "cannot be read"),
     ]:

@@ -5,7 +5,8 @@
     TacitError
     ├── InvalidInput (ValueError)     bad shapes, NaN, unknown columns, bad parameters
     │   ├── MissingValues             NaN where no rule for missing values was declared
-    │   ├── UndeclaredValue           a category or class that was not declared
+    │   ├── BadCell                   a cell that holds something else than was declared
+    │   │   └── UndeclaredValue       a category or class that was not declared
     │   └── NotPure                   delta = 0 asked of a mechanism that is not pure
     ├── UnknownTask (KeyError)        predict for a task that was not fitted
     ├── BudgetExceeded                a release would spend more than a task has left
@@ -58,7 +59,25 @@ class MissingValues(InvalidInput):
         )
 
 
-class UndeclaredValue(InvalidInput):
+class BadCell(InvalidInput):
+    """A cell is not as its column was declared; ``told`` may have a place for its row.
+
+    >>> error = BadCell("column 'age' holds 'x' in row {row}; expected a number", 0)
+    >>> str(error), error.as_counted_from(2)
+    ("column 'age' holds 'x' in row 0; expected a number", \
+"column 'age' holds 'x' in row 2; expected a number")
+    """
+
+    def __init__(self, told: str, row: int = 0) -> None:
+        self.told, self.row = told, row
+        super().__init__(self.as_counted_from(0))
+
+    def as_counted_from(self, first: int) -> str:
+        """The message, for somebody whose first row has this number."""
+        return self.told.replace("{row}", str(self.row + first))
+
+
+class UndeclaredValue(BadCell):
     """A category or class occurs in the data but not in the declaration."""
 
 

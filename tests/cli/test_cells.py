@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 from tacit.cli.cells import cells, task_texts
 from tacit.cli.fit_input import read_data
 from tacit.cli.loading import label_named
+from tacit.cli.undeclared import ColumnOptions
 from tacit.errors import InvalidInput
 from tacit.tasks import Column, TaskSet, read_table
 from tacit.tasks.labels import category
+from tacit.tasks.table_files import Written
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command, Desk
@@ -60,6 +62,8 @@ def read(table: Path, ranges: str = RANGES) -> TaskSet:
         loss="auto",
         person=None,
         protect="task",
+        columns=ColumnOptions(),
+        written=Written(),
     )
     return read_data(request).tasks
 
@@ -164,11 +168,11 @@ def test_a_bad_cell_of_one_task_does_not_touch_the_others(tmp_path: Path) -> Non
 def test_without_the_rule_a_bad_cell_is_named(tmp_path: Path) -> None:
     row = "a,50,01,0,true"
     for bad, said in [
-        ("a,n/a,01,0,true", "column 'age' holds 'n/a' in row 1"),
+        ("a,n/a,01,0,true", "column 'age' holds 'n/a' in row 3"),
         ("a,,01,0,true", "column 'age' has 1 empty cell.*\n?.*missing = \"drop\" drops them"),
-        ("a,50,99,0,true", r"column 'ward' holds '99' in row 1.*\(1 such rows\)"),
-        ("a,50,1,2,true", "column 'smokes' holds '2' in row 1"),
-        ("a,50,1,1,perhaps", "column 'ill' holds 'perhaps' in row 1"),
+        ("a,50,99,0,true", r"column 'ward' holds '99' in row 3.*\(1 such rows\)"),
+        ("a,50,1,2,true", "column 'smokes' holds '2' in row 3"),
+        ("a,50,1,1,perhaps", "column 'ill' holds 'perhaps' in row 3"),
     ]:
         with pytest.raises(InvalidInput, match=said):
             read(csv(tmp_path, row, bad))

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit import Column
+from tacit.cli.column_kinds import Kind
 from tacit.cli.declarations import _ENTRIES, read_declarations, template
 from tacit.errors import InvalidInput
 
@@ -25,18 +26,19 @@ def written(path: Path, text: str) -> Path:
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True, max_size=5))
 def test_a_template_is_toml_whatever_the_columns_are_called(names: list[str]) -> None:
     kinds = ["number", "categories", "ignore"]
-    types = {name: kinds[i % 3] for i, name in enumerate(names)}
+    types = {name: Kind(kinds[i % 3], "looks odd" * (i % 2)) for i, name in enumerate(names)}
     read = tomllib.loads(template("any\nname.csv", types, None, names[0] if names else None))
-    assert {n: s["type"] for n, s in read.get("columns", {}).items()} == types
+    found = {n: s["type"] for n, s in read.get("columns", {}).items()}
+    assert found == {name: kind.type for name, kind in types.items()}
 
 
 def test_a_template_holds_types_and_no_bound() -> None:
-    text = template("t.csv", {"school": "categories", "age": "number"}, "school", None)
+    text = template("t.csv", {"school": Kind("categories"), "age": Kind("number")}, "school", None)
     assert tomllib.loads(text) == {"columns": {"age": {"type": "number", "low": "?", "high": "?"}}}
 
 
 def test_everything_open_is_said_at_once(tmp_path: Path) -> None:
-    types = {"age": "number", "sex": "categories", "score": "number"}
+    types = {"age": Kind("number"), "sex": Kind("categories"), "score": Kind("number")}
     file = written(tmp_path, template("t.csv", types, None, "score"))
     with pytest.raises(InvalidInput) as error:
         read_declarations(file).schema(["age", "sex", "score", "extra"], None, "score")
@@ -83,7 +85,7 @@ def test_a_feature_may_be_called_target(tmp_path: Path) -> None:
 
 
 def test_the_section_of_the_task_column_is_not_needed_and_may_stay_open(tmp_path: Path) -> None:
-    types = {"ward": "categories", "x": "number", "y": "number"}
+    types = {"ward": Kind("categories"), "x": Kind("number"), "y": Kind("number")}
     text = template("t.csv", types, None, None).replace('low = "?"', "low = 0")
     file = written(tmp_path, text.replace('high = "?"', "high = 1"))
     assert read_declarations(file).schema(["ward", "x", "y"], "ward", "y").feature_names == ("x",)
@@ -96,7 +98,7 @@ def test_the_section_of_the_task_column_is_not_needed_and_may_stay_open(tmp_path
         ("x = 1", "expected sections"),
         ("[columns]\nx = 1", "no section"),
         ("[columns.x]\nlow = 0\nhigh = 1", 'columns."x".type is None'),
-        ('[columns.x]\ntype = "numbr"', "expected number, categories, unbounded, ignore"),
+        ('[columns.x]\ntype = "numbr"', "expected number, categories, private, unbounded, ignore"),
         ('[columns.x]\ntype = "number"\nlow = 0', 'columns."x".high is not there'),
         ('[columns.x]\ntype = "number"\nlow = 1\nhigh = 0', "low must be below high"),
         ('[columns.x]\ntype = "number"\nlow = nan\nhigh = 0', "two finite numbers"),

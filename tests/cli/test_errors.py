@@ -50,7 +50,7 @@ def text_for_a_number(desk: Desk) -> tuple[Arguments, str]:
     lines = desk.table.read_text().splitlines()
     lines[8] = "s01,nine,f,40"
     desk.table.write_text("\n".join(lines))
-    return desk.fit(), "column 'age' holds 'nine' in row 7; expected a number"
+    return desk.fit(), "column 'age' holds 'nine' in row 9; expected a number"
 
 
 def empty_cell(desk: Desk) -> tuple[Arguments, str]:

@@ -314,4 +314,4 @@ def test_the_examples_work_one_after_the_other(
     for _, *arguments in lines:
         done = command(*arguments)
         assert done.code == 0, done.err
-    assert len(lines) == 2
+    assert len(lines) == 3

@@ -38,7 +38,7 @@ SEALED = (folder.MODEL, folder.PUBLIC_PAGE, ENCODER, SCRIPT, GRAPH)
 OF_A_SEAL = frozenset({"format", "certificate", "files", "signature"})
 """What every seal has; the rest says whom its folder is for."""
 
-DECLARED = frozenset({"data", "tasks", "target", "loss", "budget", "attested"})
+DECLARED = frozenset({"data", "tasks", "target", "loss", "budget", "attested", "private_ranges"})
 """What may be declared in a certificate beside what every one says."""
 
 Document = dict[str, Any]

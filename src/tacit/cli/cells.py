@@ -8,24 +8,30 @@ and each cell by the declaration alone; Parquet, which has types, comes out the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.arrays import Array
-from tacit.errors import InvalidInput
+from tacit.errors import BadCell, InvalidInput, MissingValues
 from tacit.tasks import Column, Schema, canonical_label, task_codes
+from tacit.tasks.csv_dialects import decimal_points
 from tacit.tasks.labels import category, distinct
+from tacit.tasks.table_files import FileTable
 from tacit.tasks.tables import Table, as_vector
 
 if TYPE_CHECKING:
     import polars
 
+FIRST_ROW = 2
+"""How a spreadsheet numbers the first row below the header."""
 
-def features(frame: polars.DataFrame, schema: Schema) -> Table:
+
+def features(table: FileTable, schema: Schema) -> Table:
     """The declared features of a table."""
     named = zip(schema.feature_names, schema.columns, strict=True)
-    values = tuple(cells(frame[name], column) for name, column in named)
+    values = tuple(cells(table.frame[name], column, table.decimal) for name, column in named)
     return Table(schema.feature_names, values, named=True)
 
 
@@ -47,14 +53,30 @@ def task_texts(series: polars.Series) -> Array:
     return np.array([canonical_label(label) for label in labels], dtype=object)[codes]
 
 
-def cells(series: polars.Series, column: Column) -> Array:
+def cells(series: polars.Series, column: Column, decimal: str = ".") -> Array:
     """One column (N,): numbers, or the declared categories that its cells write."""
     if column.categories is None:
-        return as_vector(_numbers(series), series.name)
+        return as_vector(_numbers(decimal_points(series, decimal)), series.name)
     values = as_vector(series, series.name)
     found, codes = distinct(values, f"column {series.name!r}")
     meant = [category(cell, column.categories) for cell in found]
     return np.fromiter(meant, object, len(meant))[codes]
+
+
+def bad_cells(table: FileTable, columns: Iterable[tuple[str, Column]]) -> Iterator[str]:
+    """What is not as declared, column by column; rows are counted as a spreadsheet does."""
+    for name, column in columns:
+        try:
+            column.transform(cells(table.frame[name], column, table.decimal), name)
+        except InvalidInput as error:
+            yield told(error)
+
+
+def told(error: InvalidInput) -> str:
+    """An error about a column, for somebody with a spreadsheet."""
+    if isinstance(error, MissingValues):
+        return f"column {error.column!r} has {error.count} empty cell(s)"
+    return error.as_counted_from(FIRST_ROW) if isinstance(error, BadCell) else str(error)
 
 
 def _numbers(series: polars.Series) -> polars.Series:

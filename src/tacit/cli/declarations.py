@@ -13,10 +13,12 @@ One section for each column of the table::
     categories = ["basic", "full"]
     missing = "category"     # optional: an empty cell is a category of its own
 
-``type = "unbounded"`` takes a number as it is; ``type = "ignore"`` leaves the column out. With
-``missing = "drop"`` a row whose cell is empty or undeclared takes no part; a task with no row left
-stays and contributes nothing. What is declared becomes public, so it comes from public
-documentation and never from the data: a smallest or largest value is somebody's record.
+``type = "private"`` lets the run find a range, for a share of its budget; ``type = "unbounded"``
+takes a number as it is; ``type = "ignore"`` leaves the column out. ``missing = "middle"`` is the
+middle of the range. With ``missing = "drop"`` a row whose cell is empty or undeclared takes no
+part; a task with no row left stays and contributes nothing. What is declared becomes public, so it
+comes from public documentation and never from the data: a smallest or largest value is somebody's
+record.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit import files
+from tacit.cli.column_kinds import Kind
 from tacit.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ MOST_TOLD = 20
 _ENTRIES = {
     "number": ("low", "high"),
     "categories": ("categories",),
+    "private": (),
     "unbounded": (),
     "ignore": (),
 }
@@ -52,10 +56,10 @@ _ENTRIES = {
 # --- the template --------------------------------------------------------------------------------
 
 
-def template(table: str, types: Mapping[str, str], task: str | None, target: str | None) -> str:
-    """The text of the template; ``types`` maps each column to a type of ours.
+def template(table: str, kinds: Mapping[str, Kind], task: str | None, target: str | None) -> str:
+    """The text of the template; ``kinds`` maps each column to what it seems to be.
 
-    >>> print(template("t.csv", {"age": "number"}, None, None).split("# ---\\n")[1])
+    >>> print(template("t.csv", {"age": Kind("number")}, None, None).split("# ---\\n")[1])
     [columns."age"]
     type = "number"
     low = "?"
@@ -66,21 +70,22 @@ def template(table: str, types: Mapping[str, str], task: str | None, target: str
         f"# What is publicly known about the columns of {_comment(table)}.",
         '# Replace every "?" from public documentation, never by looking at the data:',
         "# a smallest or largest value is somebody's record, and what stands here becomes public.",
-        '# type: "number" (low, high), "categories", "unbounded" (used as it is), or "ignore".',
-        '# Empty cells: add missing = NUMBER, or missing = "category" for categories;',
+        '# type: "number" (low, high), "categories", "private" (the run finds a range, for a share',
+        '# of its budget), "unbounded" (used as it is), or "ignore".',
+        '# Empty cells: add missing = NUMBER or "middle", or missing = "category" for categories;',
         '# missing = "drop" leaves out the rows whose cell is empty or not as declared.',
         "# ---",
     ]
     sections = [
-        _section(name, kind, name == target) for name, kind in types.items() if name != task
+        _section(name, kind, name == target) for name, kind in kinds.items() if name != task
     ]
     return "\n".join(head + sections)
 
 
-def _section(name: str, kind: str, is_target: bool) -> str:
+def _section(name: str, kind: Kind, is_target: bool) -> str:
     lines = [f"[columns.{_quoted(name)}]" + ("  # the target" if is_target else "")]
-    lines.append(f'type = "{kind}"')
-    lines += [f'{entry} = "{OPEN}"{_hint(entry, is_target)}' for entry in _ENTRIES[kind]]
+    lines.append(f'type = "{kind.type}"' + f"  # {kind.why}" * bool(kind.why))
+    lines += [f'{entry} = "{OPEN}"{_hint(entry, is_target)}' for entry in _ENTRIES[kind.type]]
     return "\n".join(lines) + "\n"
 
 
@@ -101,20 +106,6 @@ def _quoted(name: str) -> str:
 
 def _comment(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-def column_types(frame: Any) -> dict[str, str]:
-    """A type of ours for each column of a polars frame, by its storage type alone."""
-    return {name: _type_of(dtype) for name, dtype in frame.schema.items()}
-
-
-def _type_of(dtype: Any) -> str:
-    import polars
-
-    if dtype.is_numeric():
-        return "number"
-    text = (polars.String, polars.Boolean, polars.Categorical, polars.Enum)
-    return "categories" if dtype.base_type() in text else "ignore"
 
 
 # --- reading it back -----------------------------------------------------------------------------
@@ -148,6 +139,11 @@ class Declarations:
         if declared.categories is not None:
             _ = schema.classes  # two of them, or InvalidInput
         return schema
+
+    def overridden(self, columns: Mapping[str, Column | None]) -> Declarations:
+        """With what was declared elsewhere too, which counts."""
+        open_still = {name: said for name, said in self.problems.items() if name not in columns}
+        return replace(self, columns={**self.columns, **columns}, problems=open_still)
 
     def _require_complete(self, names: Sequence[str], aside: set[str | None]) -> None:
         found = list(islice(self._all_problems(names, aside), MOST_TOLD + 1))
@@ -224,8 +220,9 @@ def _column(name: str, entries: Mapping[str, Any]) -> Column | None:
         raise InvalidInput("; ".join(f"{_entry(name, entry)} is not there" for entry in missing))
     if kind == "ignore":
         return None
+    bounds = {"bounds": "private"} if kind == "private" else {}
     try:
-        return Column(**{entry: entries[entry] for entry in entries if entry != "type"})
+        return Column(**{entry: entries[entry] for entry in entries if entry != "type"} | bounds)
     except InvalidInput as error:
         raise InvalidInput(f"columns.{_quoted(name)}: {error}") from None
 

@@ -16,7 +16,8 @@ from tacit.federation.hand_outs import PRIVATE
 from tacit.federation.resident import serve
 from tacit.federation.site import Site, answer_from
 from tacit.federation.terms import Terms
-from tacit.tasks import TaskSet, read_table
+from tacit.tasks import TaskSet
+from tacit.tasks.table_files import read_file
 from tacit.tasks.tables import require_column
 
 TABLES = ("rows.csv", "rows.parquet")
@@ -27,14 +28,14 @@ def rows_of(place: Path, terms: Terms) -> tuple[TaskSet, TaskSet | None]:
     there = [place / name for name in TABLES if (place / name).exists()]
     if len(there) != 1:
         raise InvalidInput(f"{place} must hold one table, {' or '.join(TABLES)}")
-    frame, schema = read_table(there[0]), terms.schema
+    table, schema = read_file(there[0]), terms.schema
     for role, name in terms.columns.items():
-        require_column(name, frame.columns, role)
-    labels = task_texts(frame[terms.columns["task"]])
-    y = np.zeros(len(frame))  # where people report there is nothing to predict
+        require_column(name, table.frame.columns, role)
+    labels = task_texts(table.frame[terms.columns["task"]])
+    y = np.zeros(len(table.frame))  # where people report there is nothing to predict
     if "target" in terms.columns:
-        y = cells(frame[terms.columns["target"]], schema.target)
-    tasks = TaskSet.from_arrays(features(frame, schema), y, labels, schema=schema)
+        y = cells(table.frame[terms.columns["target"]], schema.target, table.decimal)
+    tasks = TaskSet.from_arrays(features(table, schema), y, labels, schema=schema)
     if terms.holdout == 0:
         return tasks, None
     coins = np.random.default_rng(int(terms.digest[:16], 16))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tacit import files
 from tacit.errors import InvalidInput
+from tacit.tasks.table_files import folder_files
 
 
 def ledger_key(ledger: Path) -> bytes:
@@ -32,7 +33,15 @@ def ledger_key(ledger: Path) -> bytes:
 
 
 def fingerprint(key: bytes, run: str, table: Path) -> str:
-    """The keyed fingerprint of a file, in hex."""
-    with files.opened(table, None) as file:
-        digest = hashlib.file_digest(file, "sha256").digest()
+    """The keyed fingerprint of a file, in hex; of a folder, of its files and their names."""
+    if table.is_dir():
+        each = [file.name.encode() + b"\0" + _digest(file) for file in folder_files(table)]
+        digest = hashlib.sha256(b"".join(each)).digest()
+    else:
+        digest = _digest(table)
     return hmac.new(key, run.encode() + b"\0" + digest, "sha256").hexdigest()
+
+
+def _digest(file: Path) -> bytes:
+    with files.opened(file, None) as opened:
+        return hashlib.file_digest(opened, "sha256").digest()

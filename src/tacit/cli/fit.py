@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tacit.cli.learner_choice import LEARNERS, learner_names
-from tacit.cli.output import AsJson, Table, examples
+from tacit.cli.output import AsJson, Decimal, Query, Separator, Sheet, Table, examples
 
 EXAMPLES = examples(
     "tacit ranges pupils.csv --task school --target score --out ranges.toml",
@@ -17,6 +17,8 @@ EXAMPLES = examples(
     " --cap 5 --out model",
     "tacit fit pupils.csv --task school --target score --epsilon 2 --ranges ranges.toml"
     " --attest 'ages are from the register. B. Lee' --learner low-rank --out second",
+    "tacit fit pupils.csv --task school --target score --epsilon 1 --range age=4:19"
+    " --range score=0:70 --categories sex=f,m --out third",
 )
 
 
@@ -25,8 +27,25 @@ def fit(
     task: Annotated[str, typer.Option(help="The column that names the task.")],
     target: Annotated[str, typer.Option(help="The column to be predicted.")],
     epsilon: Annotated[float, typer.Option(help="The most that this run may reveal of one task.")],
-    ranges: Annotated[Path, typer.Option(help="The declared ranges; see tacit ranges.")],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
+    ranges: Annotated[
+        Path | None,
+        typer.Option(help="The declared ranges, see tacit ranges; else the run finds them."),
+    ] = None,
+    range_: Annotated[
+        list[str] | None,
+        typer.Option("--range", help="C=LOW:HIGH declares a number; may be repeated."),
+    ] = None,
+    categories: Annotated[
+        list[str] | None, typer.Option(help="C=A,B,... declares categories; may be repeated.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A column to leave out; may be repeated.")
+    ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    query: Query = None,
+    sheet: Sheet = None,
     delta: Annotated[float, typer.Option(help="The δ of the guarantee.")] = 1e-5,
     neighbours: Annotated[
         str,
@@ -101,6 +120,8 @@ def fit(
     """
     from tacit.cli.fit_input import FitRequest
     from tacit.cli.fit_run import RecordingTerms, run_fit
+    from tacit.cli.undeclared import ColumnOptions
+    from tacit.tasks.table_files import Written
 
     run_fit(
         FitRequest(
@@ -121,6 +142,8 @@ def fit(
             out=out,
             protect=protect,
             person=person,
+            columns=ColumnOptions(*(tuple(said or ()) for said in (range_, categories, ignore))),
+            written=Written(separator, decimal, query, sheet, task),
         ),
         RecordingTerms(cap, cap_delta, tuple(attest or ()), signing_key),
         curve=curve,

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit.arrays import Array
-from tacit.cli.cells import cells, features, task_texts
-from tacit.cli.declarations import read_declarations
+from tacit.cli.cells import bad_cells, cells, features, task_texts, told
+from tacit.cli.declarations import Declarations, read_declarations
 from tacit.cli.learner_choice import AUTOMATIC, INSIDE_SILOS, chosen_loss, require_learner
-from tacit.errors import InvalidInput, MissingValues
+from tacit.cli.undeclared import HERE, ColumnOptions, completed, price_of_ranges
+from tacit.errors import InvalidInput
 from tacit.linear.losses import LossName
 from tacit.privacy.budget import Budget
 from tacit.rounding import rounded_up
-from tacit.tasks import Schema, TaskSet, read_table, task_codes
+from tacit.tasks import Schema, TaskSet, task_codes
+from tacit.tasks.table_files import FileTable, Written, read_file
 from tacit.tasks.tables import require_column
 
 SMALL_DELTA = 0.1
@@ -36,7 +39,7 @@ class FitRequest:
     epsilon: float
     delta: float
     neighbours: str
-    ranges: Path
+    ranges: Path | None
     learner: str
     loss: str
     ledger: Path | None
@@ -47,6 +50,8 @@ class FitRequest:
     out: Path
     protect: str = "task"
     person: str | None = None  # the column that names whose row it is
+    columns: ColumnOptions = field(default_factory=ColumnOptions)
+    written: Written = field(default_factory=Written)
 
     @property
     def budget(self) -> Budget:
@@ -99,6 +104,7 @@ class FitData:
     learner: str
     dropped: int  # rows that were left out, as declared
     person: Array | None = None  # (N,), whose each row of the table is
+    notes: tuple[str, ...] = ()  # what was guessed about the file
 
     @property
     def units(self) -> int:
@@ -118,18 +124,29 @@ class FitData:
 
 def read_data(request: FitRequest) -> FitData:
     """The table as declared; every error names the file, the column and the row."""
-    declarations = read_declarations(request.ranges)
-    frame = read_table(request.table)
+    table = read_file(request.table, request.written)
+    names = table.frame.columns
     roles = {"task": request.task, "target": request.target, "person": request.person}
     for role, name in roles.items():
         if name is not None:
-            require_column(name, frame.columns, role)
-    schema = declarations.schema(frame.columns, request.task, request.target, request.person)
+            require_column(name, names, role)
+    declared = _declarations(request, table)
+    schema = declared.schema(names, request.task, request.target, request.person)
     loss = chosen_loss(request.loss, schema)
-    tasks = _tasks(frame, request, schema)
+    tasks = _tasks(table, request, schema)
     name = AUTOMATIC if request.learner == "auto" else request.learner
-    dropped = frame.height - tasks.n_rows
-    return FitData(schema, loss, tasks, name, dropped, _people(frame, request))
+    dropped = table.frame.height - tasks.n_rows
+    people = _people(table.frame, request)
+    return FitData(schema, loss, tasks, name, dropped, people, notes=table.notes)
+
+
+def _declarations(request: FitRequest, table: FileTable) -> Declarations:
+    """Those of the file, in which everything stands; or of the command line alone."""
+    said = request.columns.columns(table, request.target)
+    if request.ranges is not None:
+        return read_declarations(request.ranges).overridden(said)
+    aside = {} if request.person is None else dict.fromkeys([request.person])
+    return completed(aside | said, table, request.task, request.target)
 
 
 def _people(frame: Any, request: FitRequest) -> Array | None:
@@ -139,25 +156,38 @@ def _people(frame: Any, request: FitRequest) -> Array | None:
     return np.arange(frame.height) if request.person is None else task_texts(frame[request.person])
 
 
-def _tasks(frame: Any, request: FitRequest, schema: Schema) -> TaskSet:
-    """The rows as tasks; errors speak of the table and of the file of ranges."""
+def _tasks(table: FileTable, request: FitRequest, schema: Schema) -> TaskSet:
+    """The rows as tasks; or everything that is wrong with them, at once."""
+    frame = table.frame
     try:
-        y, labels = cells(frame[request.target], schema.target), task_texts(frame[request.task])
-        return TaskSet.from_arrays(features(frame, schema), y, labels, schema=schema)
-    except MissingValues as error:
-        raise InvalidInput(
-            f"column {error.column!r} has {error.count} empty cell(s); drop those rows, "
-            f"or say what one means: missing = ... in {request.ranges.name}, "
-            'where missing = "drop" drops them'
-        ) from None
+        labels = task_texts(frame[request.task])
+        y = cells(frame[request.target], schema.target, table.decimal)
+        return TaskSet.from_arrays(features(table, schema), y, labels, schema=schema)
     except InvalidInput as error:
-        said = str(error).partition("; if y holds")[0]
-        raise InvalidInput(said.replace("column 'target'", f"column {request.target!r}")) from None
+        problems = [*_problems(table, request, schema)] or [told(error)]
+        raise InvalidInput("; ".join(problems)) from None
+
+
+def _problems(table: FileTable, request: FitRequest, schema: Schema) -> Iterator[str]:
+    """Of the task's column, and of each declared one."""
+    try:
+        task_texts(table.frame[request.task])
+    except InvalidInput as error:
+        yield told(error)
+    named = zip(schema.feature_names, schema.columns, strict=True)
+    found = [*bad_cells(table, (*named, (request.target, schema.target)))]
+    yield from found
+    if any("empty cell(s)" in said for said in found):
+        where = HERE if request.ranges is None else request.ranges.name
+        yield (
+            f"drop those rows, or say what one means: missing = ... in {where}, "
+            'where missing = "drop" drops them'
+        )
 
 
 def warnings_for(request: FitRequest, data: FitData) -> list[str]:
     """What is allowed and should be thought about. For the operator: it tells of the rows."""
-    m, found = data.units, []
+    m, found = data.units, [*data.notes]
     noun = "one whole task" if data.person is None else "one person"
     if data.dropped:
         empty = int((data.tasks.sizes == 0).sum())
@@ -165,9 +195,28 @@ def warnings_for(request: FitRequest, data: FitData) -> list[str]:
             f"{data.dropped} rows were dropped, their cells empty or undeclared; "
             f"{empty} tasks have no row left, and contribute nothing"
         )
+    if data.schema.open_columns.any():
+        found.append(
+            price_of_ranges(data.schema, request.target, request.budget, data.tasks.n_tasks)
+        )
+        found += _without_numbers(data)
+    if data.tasks.n_features > data.tasks.n_tasks:
+        found.append(
+            f"{data.tasks.n_features:,} columns outnumber {data.tasks.n_tasks:,} tasks: little can "
+            "be learned together; leave out columns, or declare fewer categories"
+        )
     if request.delta * m >= SMALL_DELTA:
         found.append(
             f"delta {rounded_up(request.delta)} is not well below 1/m = {1 / m:.2g}: "
             f"with such a delta {noun} of m may leak"
         )
     return found
+
+
+def _without_numbers(data: FitData) -> Iterator[str]:
+    """Cells that wait for the middle of a range."""
+    empty = np.isnan(data.tasks.X).sum(axis=0)
+    named = zip(data.tasks.feature_names, empty.tolist(), strict=True)
+    told = [f"{count} of {name!r}" for name, count in named if count]
+    if told:
+        yield f"cells without a number count as the middle of the range: {', '.join(told)}"

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tacit import folder
-from tacit.certificate import digest, seal
 from tacit.cli.fingerprint import fingerprint, ledger_key
 from tacit.cli.fit_input import PROTECTED, FitData, FitRequest, read_data, warnings_for
+from tacit.cli.fit_outputs import (
+    guarantee_text,
+    measured,
+    outcome,
+    text_of,
+    write_outputs,
+)
 from tacit.cli.learner_choice import LEARNERS, learner_class
 from tacit.cli.output import say, warn
 from tacit.cli.places import ledger_beside, require_place
@@ -60,7 +66,7 @@ def run_fit(
     _require_folder(request.out)
     with folder.held(request.out):
         found, guarantee = _run(request, terms, curve=curve, resume=resume, as_json=as_json)
-    say(found, _text(found, guarantee), as_json=as_json)
+    say(found, text_of(found, guarantee), as_json=as_json)
 
 
 def _run(
@@ -79,12 +85,15 @@ def _run(
         training, held_out = data.split(request.kept_back, _split_seed(request, state))
         data = replace(data, tasks=training)  # frees the memory of the whole
         model = _fitted(request, data, training, state, ledger)
-        files = _written(request, terms, model, data, state, signer)
+        files = write_outputs(request, terms, model, data, state, signer)
         replace(state, complete=True).write(request.out)
+        answers = None
         if held_out is not None:  # at home, and after all that anybody else will ever see
-            files += _measured(request.out, model, data, training, held_out, curve=curve)
-    found = _found(request, file, signer, model, data, files) | {"warnings": warnings}
-    return found, str(model.guarantee_)
+            answers = measured(request, model, data, held_out, curve=curve)
+    later = [] if answers is None else answers.warnings()
+    warn(later)
+    found = outcome(request, file, signer, model, data, files, answers)
+    return found | {"warnings": [*warnings, *later]}, guarantee_text(model, answers)
 
 
 # --- before anything is released -----------------------------------------------------------------
@@ -232,103 +241,3 @@ def _forget(out: Path, state: RunState) -> None:
     """A run that was refused before its first release leaves nothing to resume."""
     if RunState.read(out).run == state.run:
         (out / folder.RUN).unlink()
-
-
-# --- writing -------------------------------------------------------------------------------------
-
-
-def _written(
-    request: FitRequest,
-    terms: RecordingTerms,
-    model: MultiTaskEstimator,
-    data: FitData,
-    state: RunState,
-    signer: Signer | None,
-) -> list[Path]:
-    """The certificate, with everything that was declared on the command line, the model, the page
-    that may be shown to anyone, and their seal."""
-    from tacit.privacy.promises import with_attestation
-    from tacit.report.pages import write_pages
-
-    promised = model.guarantee_
-    said = with_attestation(promised.not_covered, terms.attested)
-    model.guarantee_ = replace(promised, not_covered=said)
-    model.certify(
-        signer,
-        data={
-            "fingerprint": state.fingerprint,
-            "how": "HMAC-SHA256 with a key kept beside the ledger, over run and file",
-        },
-        tasks={"column": request.task, "count": data.tasks.n_tasks},
-        target=request.target,
-        loss=data.loss,
-        budget=to_json(request.budget),
-        attested=list(terms.attested),
-    )
-    model.save(request.out, signing_key=signer)
-    names = (folder.MODEL, folder.CERTIFICATE, folder.SEAL)
-    files = [*(request.out / name for name in names), *write_pages(request.out)]
-    seal(request.out, signer)  # again, with the page
-    return files
-
-
-def _measured(
-    out: Path,
-    model: MultiTaskEstimator,
-    data: FitData,
-    training: TaskSet,
-    held_out: TaskSet,
-    *,
-    curve: bool,
-) -> list[Path]:
-    """The trusted side's measurements and their page. Data in which they cannot be made stop
-    nothing: whether a run ends would tell of them."""
-    from tacit.report.local_view import measure, write_local
-    from tacit.report.pages import write_local_page
-
-    try:
-        with progress_bar("measuring at home") as report:
-            view = measure(model, training, held_out, data.schema, curve=curve, progress=report)
-        return [write_local(view, out), write_local_page(out)]
-    except Exception as error:  # whatever it is, it is the trusted side's alone
-        warn([f"nothing was measured at home: {type(error).__name__}: {error}"])
-        return []
-
-
-def _found(
-    request: FitRequest,
-    ledger: Path,
-    signer: Signer | None,
-    model: MultiTaskEstimator,
-    data: FitData,
-    files: list[Path],
-) -> dict[str, Any]:
-    """What came of it, where it was recorded, who signed it, and what recipients compare."""
-    certificate = model.certificate()
-    return {
-        "out": str(request.out),
-        "learner": data.learner,
-        "loss": data.loss,
-        "tasks": data.tasks.n_tasks,
-        "features": data.tasks.n_features,
-        "guarantee": certificate["guarantee"],
-        "files": [str(file) for file in files],
-        "ledger": str(ledger),
-        "dataset": request.dataset,
-        "fingerprint": None if signer is None else signer.fingerprint,
-        "digest": digest(certificate),
-    }
-
-
-def _text(found: dict[str, Any], guarantee: str) -> str:
-    return "\n".join(
-        [
-            f"{found['tasks']} tasks, {found['features']} columns, learner {found['learner']}",
-            "",
-            guarantee,
-            "",
-            f"Signed by key      {found['fingerprint']}",
-            f"Certificate digest {found['digest']}",
-            f"Written: {found['out']}; see {Path(found['out']) / folder.PUBLIC_PAGE}",
-        ]
-    )

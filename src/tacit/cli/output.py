@@ -13,7 +13,21 @@ import typer
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 """Errors are then one object too: {"error": what went wrong, "code": the exit code}."""
 
-Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)]
+Table = Annotated[
+    Path,
+    typer.Argument(
+        help="A CSV, Parquet or Excel file, a database, or a folder with a file per task.",
+        show_default=False,
+    ),
+]
+Separator = Annotated[
+    str | None, typer.Option(help="Of a CSV: comma, semicolon, tab, bar; else its header tells.")
+]
+Decimal = Annotated[
+    str | None, typer.Option(help="point or comma; else a comma where semicolons separate.")
+]
+Query = Annotated[str | None, typer.Option(help="Of an SQLite or DuckDB file: SELECT ...")]
+Sheet = Annotated[str | None, typer.Option(help="Of a workbook; else its first.")]
 Folder = Annotated[Path, typer.Argument(help="A folder that fit wrote.", show_default=False)]
 
 

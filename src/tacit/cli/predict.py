@@ -9,10 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.output import AsJson, Folder, Table, examples, say
+from tacit.cli.output import (
+    AsJson,
+    Decimal,
+    Folder,
+    Query,
+    Separator,
+    Sheet,
+    Table,
+    examples,
+    say,
+    warn,
+)
 
 if TYPE_CHECKING:
     from tacit.estimator import MultiTaskEstimator
+    from tacit.tasks import Schema
+    from tacit.tasks.table_files import FileTable
 
 FORMULA = r"^\s*[=+\-@＝＋－＠]"
 """How a cell begins that a spreadsheet computes, in the letters of either width."""
@@ -33,10 +46,15 @@ def predict(
     task: Annotated[
         str | None, typer.Option(help="The task's column, if the certificate does not say.")
     ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    query: Query = None,
+    sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict new rows, each by the model of its task; CSV, in the order of the table.
 
+    A row with a cell that is not as declared has an empty prediction, and a warning says how many.
     Refuses a folder that is not as it was sealed (exit status 1); the ledger is not asked. With
     --json the predictions go to --out. A label or class that a spreadsheet would take for a
     formula begins with an apostrophe.
@@ -45,6 +63,7 @@ def predict(
     from tacit.cli.loading import load_model, task_column
     from tacit.cli.verify import require_sealed
     from tacit.errors import InvalidInput
+    from tacit.tasks.table_files import Written, read_file
 
     if as_json and out is None:
         raise InvalidInput("--json needs --out: the predictions are no part of the object")
@@ -52,7 +71,10 @@ def predict(
     certificate = model.certificate()
     require_sealed(directory, certificate, as_json=as_json)
     task = task or task_column(certificate)
-    frame = without_formulas(predictions(model, table, task, unknown))
+    read = read_file(table, Written(separator, decimal, query, sheet, task))
+    predicted, empty = predictions(model, read, task, unknown)
+    frame = without_formulas(predicted)
+    warn([*read.notes, *empty])
     if out is None:
         sys.stdout.write(frame.write_csv())
         return
@@ -61,22 +83,55 @@ def predict(
     say({"out": str(out), "rows": frame.height}, said, as_json=as_json)
 
 
-def predictions(model: MultiTaskEstimator, table: Path, task: str | None, unknown: str) -> Any:
-    """A polars frame: the task of each row, its prediction, and the probability of a class."""
+def predictions(
+    model: MultiTaskEstimator, table: FileTable, task: str | None, unknown: str
+) -> tuple[Any, list[str]]:
+    """A polars frame: the task of each row, its prediction, and the probability of a class; and
+    what is to be said about rows that have none."""
+    import numpy as np
     import polars
 
     from tacit.cli.cells import features
-    from tacit.tasks import read_table
     from tacit.tasks.tables import require_column
 
-    frame = read_table(table)
+    frame = table.frame
     there = dict.fromkeys(frame.columns)
     for name in model._schema.feature_names:
         require_column(name, there, "feature")
     labels = _labels(model, frame, task)
     columns: dict[str, Any] = {} if task is None or labels is None else {task: frame[task]}
-    rows = features(frame, model._schema)
-    return polars.DataFrame(columns | _predicted(model, rows, labels, unknown))
+    rows = features(table, model._schema)
+    sound = np.asarray(np.isfinite(model._schema.coded(rows, strict=False)).all(axis=1))
+    found: dict[str, Any] = {"prediction": []}
+    if sound.any():
+        whose = None if labels is None else labels[sound]
+        found = _predicted(model, rows.at(sound), whose, unknown)
+    whole = {_free(name, task): _spread(values, sound) for name, values in found.items()}
+    return polars.DataFrame(columns | whole), _empty(table, model._schema, sound)
+
+
+def _free(name: str, task: str | None) -> str:
+    """A name that the task's column does not have already."""
+    return f"{name} (tacit)" if name == task else name
+
+
+def _spread(values: Any, sound: Any) -> Any:
+    """A polars series with nothing where a row is not sound."""
+    import polars
+
+    kept = polars.Series(values)
+    return polars.Series([None] * len(sound), dtype=kept.dtype).scatter(sound.nonzero()[0], kept)
+
+
+def _empty(table: FileTable, schema: Schema, sound: Any) -> list[str]:
+    """How many rows have no prediction, and why."""
+    from tacit.cli.cells import bad_cells
+
+    if sound.all():
+        return []
+    named = zip(schema.feature_names, schema.columns, strict=True)
+    why = "; ".join(bad_cells(table, named)) or "cells are empty, or not as declared"
+    return [f"{int((~sound).sum())} rows have no prediction: {why}"]
 
 
 def without_formulas(frame: Any) -> Any:

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.output import AsJson, Table, examples, say
+from tacit.cli.output import (
+    AsJson,
+    Decimal,
+    Query,
+    Separator,
+    Sheet,
+    Table,
+    examples,
+    say,
+    warn,
+)
 
 EXAMPLES = examples(
     "tacit ranges pupils.csv --task school --target score --out ranges.toml",
@@ -20,24 +30,31 @@ def ranges(
     task: Annotated[str | None, typer.Option(help="The column that names the task.")] = None,
     target: Annotated[str | None, typer.Option(help="The column to be predicted.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write it here, not to stdout.")] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    query: Query = None,
+    sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a template of declared ranges: types filled in, bounds left to you.
 
     Bounds and categories come from public documentation, never from the data.
     """
-    from tacit.cli.declarations import column_types, template
+    from tacit.cli.column_kinds import column_kinds
+    from tacit.cli.declarations import template
     from tacit.errors import InvalidInput
     from tacit.files import replace_file
-    from tacit.tasks import read_table
+    from tacit.tasks.table_files import Written, read_file
     from tacit.tasks.tables import require_column
 
-    frame = read_table(table, infer=True)
+    found = read_file(table, Written(separator, decimal, query, sheet, task))
+    warn([*found.notes])
     for name, role in ((task, "task"), (target, "target")):
         if name is not None:
-            require_column(name, frame.columns, role)
-    types = column_types(frame)
-    text = template(table.name, types, task, target)
+            require_column(name, found.frame.columns, role)
+    kinds = column_kinds(found, task)
+    types = {name: kind.type for name, kind in kinds.items()}
+    text = template(table.name, kinds, task, target)
     if out is None:
         say({"template": text, "types": types}, text.rstrip("\n"), as_json=as_json)
         return

@@ -35,6 +35,7 @@ from tacit.engine import (
 from tacit.errors import InvalidInput
 from tacit.estimator.home import Home
 from tacit.estimator.prediction import Predicting
+from tacit.estimator.private_bounds import BOUNDS, bounded, open_bounds, with_bounds
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss, LossName, loss_named
 from tacit.linear.threads import isolated
@@ -43,6 +44,7 @@ from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.planning import UNIT, Door, history, open_door, stated
 from tacit.tasks import (
+    Column,
     Schema,
     TaskSet,
     as_schema,
@@ -128,18 +130,31 @@ class MultiTaskEstimator(Predicting):
         self.n_features_in_ = len(schema.feature_names)
         home = self._home(tasks, schema, loss_named(self.loss))
         door = self._door(tasks.labels, schema)
-        outcome = Outcome(self._open(home)) if door is None else self._run(home, door, progress)
+        outcome = self._twin(home) if door is None else self._run(home, door, progress)
+        if home.open_columns.any():
+            bounds = np.asarray(outcome.shared[BOUNDS].value)
+            home, schema = bounded(home, bounds), schema.bounded(bounds)
         self._remember(schema, tasks, outcome, door)
         with isolated():  # nothing in the data stops a run, or warns, after its releases
             self._set_models(self._at_home(home, outcome.shared), tasks.labels)
         return self
 
+    def _twin(self, home: Home) -> Outcome:
+        """Without a budget."""
+        if not home.open_columns.any():
+            return Outcome(self._open(home))
+        found = open_bounds(home)
+        return Outcome({**self._open(bounded(home, found.value)), BOUNDS: found})
+
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         """Both halves, by the engine of this process or by another."""
         facts = _facts(home, door)
-        participant, coordinator = self._participant(home, facts), self._coordinator(facts)
+        if home.open_columns.any():
+            halves = with_bounds(home, facts, self._participant, self._coordinator)
+        else:
+            halves = self._participant(home, facts), self._coordinator(facts)
         engine = self._engine or run_rounds
-        return engine(participant, coordinator, door, progress=progress)
+        return engine(*halves, door, progress=progress)
 
     def _declare(self, X: Any, y: Any, task: Any) -> tuple[Schema, TaskSet]:
         """The declarations, and the tasks scaled by them."""
@@ -151,6 +166,8 @@ class MultiTaskEstimator(Predicting):
         schema = as_schema(getattr(self, "ranges", None), column_names(X), X, y)
         classes = None
         if loss_named(self.loss).targets_are_classes:
+            if schema.target.is_open:
+                schema = replace(schema, target=Column())
             classes = schema.classes or "from-data"
         return schema, TaskSet.from_arrays(X, y, task, classes=classes, schema=schema)
 
@@ -161,12 +178,19 @@ class MultiTaskEstimator(Predicting):
         declared = [column.low is not None or bool(column.coded) for column in schema.columns]
         widths = [len(column.names_out("")) for column in schema.columns]
         known_target = loss.targets_are_classes or schema.target.low is not None
-        return Home(problems, loss, np.repeat(declared, widths).astype(bool), known_target)
+        return Home(
+            problems,
+            loss,
+            np.repeat(declared, widths).astype(bool),
+            known_target,
+            open_columns=schema.open_columns,
+        )
 
     def _door(self, labels: tuple[Hashable, ...], schema: Schema) -> Door | None:
         budget = getattr(self, "budget", None)
         if budget is None:
             return None
+        self._require_declared(schema)
         _require_fixed_rows(schema, self._unit())
         return self._opened(
             labels,
@@ -174,6 +198,14 @@ class MultiTaskEstimator(Predicting):
             np.random.default_rng(self.random_state) if self.noise == "simulated" else None,
             self._doubts(schema),
         )
+
+    def _require_declared(self, schema: Schema) -> None:
+        """Ranges are voted on by whole tasks, where a curator has all of them."""
+        if schema.open_columns.any() and (self._unit().unit != UNIT.unit or self._engine):
+            raise InvalidInput(
+                "private ranges are a vote of whole tasks at one trusted curator; declare the "
+                "ranges where people inside tasks are protected, or tasks are elsewhere"
+            )
 
     def _opened(
         self,
@@ -258,7 +290,7 @@ class PrivateLearner(MultiTaskEstimator):
     budget: Budget | Mapping[Any, Budget] | None = field(default=None, kw_only=False)  # None: twin
     ledger: Ledger | Path | str | None = None  # None: in memory, shared by clones
     noise: Literal["secure", "simulated"] = "secure"
-    ranges: Mapping[Any, Any] | Literal["from-data"] | None = None  # see tacit.tasks
+    ranges: Mapping[Any, Any] | Literal["private", "from-data"] | None = None  # see tacit.tasks
     fit_intercept: bool = True
     run: str | None = None  # a name under which an interrupted fit is taken up again
     random_state: Seed | None = None  # of simulated noise only

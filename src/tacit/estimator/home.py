@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from tacit.arrays import BoolArray
 from tacit.linear.batched import Problems
@@ -18,6 +20,9 @@ class Home:
     loss: Loss
     declared_features: BoolArray  # (d,), by column
     declared_target: bool
+    open_columns: BoolArray = field(  # (d + 1,), the target last; or (0,): all have a scale
+        default_factory=lambda: np.zeros(0, dtype=bool), kw_only=True
+    )
 
     def select(self, tasks: Sequence[int]) -> Home:
         """These tasks only, in this order."""

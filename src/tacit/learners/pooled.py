@@ -26,7 +26,7 @@ class Pooled(MultiTaskEstimator):
     """
 
     loss: LossName = field(default="squared", kw_only=False)
-    ranges: Mapping[Any, Any] | Literal["from-data"] | None = None
+    ranges: Mapping[Any, Any] | Literal["private", "from-data"] | None = None
     fit_intercept: bool = True
 
     def _open(self, home: Home) -> Message:

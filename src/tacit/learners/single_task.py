@@ -29,7 +29,7 @@ class SingleTask(MultiTaskEstimator):
     """
 
     loss: LossName = field(default="squared", kw_only=False)
-    ranges: Mapping[Any, Any] | Literal["from-data"] | None = None
+    ranges: Mapping[Any, Any] | Literal["private", "from-data"] | None = None
     fit_intercept: bool = True
     penalty: Literal["l2", "l1"] = "l2"
 

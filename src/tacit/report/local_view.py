@@ -70,7 +70,7 @@ class LocalView:
     labels: tuple[str, ...]
     training_rows: tuple[int, ...]
     held_out_rows: tuple[int, ...]
-    scores: Mapping[str, Score]  # "together", "alone"; with a curve also "open", "pooled"
+    scores: Mapping[str, Score]  # "together", "alone", "pooled"; with a curve also "open"
     curve: tuple[CurvePoint, ...] = ()
     leakage: Leakage | None = None
 
@@ -86,7 +86,8 @@ def measure(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> LocalView:
-    """The model and single-task learning on held-out rows; with ``curve``, everything else too.
+    """The model, single-task learning and one model for all on held-out rows; with ``curve``,
+    everything else too.
 
     Both task sets are scaled by ``schema`` and have the labels that the model was fitted on. A
     curve needs about fifty further fits, with simulated noise that ``seed`` reproduces.
@@ -97,15 +98,16 @@ def measure(
     bench = Bench(model, training, held_out, schema)
     tell("single-task learning", 0, 1)
     alone = SingleTask(loss=model.loss, fit_intercept=bench.intercept).fit_tasks(training, schema)
-    view = bench.view({"together": bench.judged(model), "alone": bench.judged(alone)})
+    pooled = Pooled(model.loss, fit_intercept=bench.intercept).fit_tasks(training, schema)
+    ways = {"together": model, "alone": alone, "pooled": pooled}
+    view = bench.view({name: bench.judged(way) for name, way in ways.items()})
     tell("single-task learning", 1, 1)
     if not curve or bench.budget is None:
         return view
     twin = variant(model, None, seed).fit_tasks(training, schema)
-    pooled = Pooled(model.loss, fit_intercept=bench.intercept).fit_tasks(training, schema)
     return replace(
         view,
-        scores={**view.scores, "open": bench.judged(twin), "pooled": bench.judged(pooled)},
+        scores={**view.scores, "open": bench.judged(twin)},
         curve=bench.curve(epsilons, seed, tell),
         leakage=measure_leakage(model, twin, training, schema, bench.budget, seed, tell),
     )

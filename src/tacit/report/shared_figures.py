@@ -23,8 +23,9 @@ def shared_parts(facts: PublicView) -> Parts:
     if not facts.shared:
         return [paragraph("Nothing that may be shown was shared.")]
     parts: Parts = []
-    if "mean" in facts.shared:
-        parts += _mean(facts)
+    mean = _mean_model(facts.shared)
+    if mean is not None:
+        parts += _mean(facts, mean)
     for name in ("covariance", "shape"):
         if name in facts.shared:
             parts += _covariance(facts, facts.shared[name])
@@ -34,12 +35,18 @@ def shared_parts(facts: PublicView) -> Parts:
 
 
 def _unnamed(name: str, value: Array) -> bool:
-    known = ("mean", "covariance", "shape", "vote", "maps", "mean_moment")
+    known = ("mean", "means", "covariance", "shape", "vote", "maps", "mean_moment")
     return name not in known and value.ndim == 2 and 1 < value.size <= MOST_CELLS * 10
 
 
-def _mean(facts: PublicView) -> Parts:
-    mean = facts.shared["mean"]
+def _mean_model(shared: Mapping[str, Array]) -> Array | None:
+    """(D,): released as such, or the mean of the first of several priors."""
+    if "means" in shared:
+        return np.asarray(shared["means"][0])
+    return shared.get("mean")
+
+
+def _mean(facts: PublicView, mean: Array) -> Parts:
     if not bool(facts.shared.get("joined", np.asarray(True))):
         said = (
             "The budget was too small for a mean model: it would have been noise. Tasks share only "
@@ -47,10 +54,11 @@ def _mean(facts: PublicView) -> Parts:
         )
         return [paragraph(said)]
     names = _names(facts, len(mean))
+    unit = "log-odds of the second class" if facts.loss == "logistic" else "halves of its range"
     shows = (
-        "The model that all tasks share, one bar for each feature: how the prediction moves when "
-        "the feature goes from the middle to the upper end of its declared range, in halves of the "
-        "target's range. Each task starts from it and departs from it at home."
+        f"The model that all tasks share, one bar for each feature: how {facts.target} moves when "
+        "the feature goes from the middle to the upper end of its range, in "
+        f"{unit}. Each task starts from it and departs from it at home."
     )
     trust = facts.shared.get("trust")
     if trust is not None:

@@ -9,8 +9,10 @@ array([[-1.],
 
 from tacit.tasks.columns import Column
 from tacit.tasks.labels import Classes, canonical_label
-from tacit.tasks.schema import Ranges, Schema, as_schema
-from tacit.tasks.tables import column_names, read_table
+from tacit.tasks.ranges import Ranges, as_schema
+from tacit.tasks.schema import Schema
+from tacit.tasks.table_files import read_table
+from tacit.tasks.tables import column_names
 from tacit.tasks.taskset import TaskSet, task_codes
 
 __all__ = [

@@ -33,10 +33,12 @@ class Column:
 
     A range scales and clips, x_scaled = (x - centre) / half_width in [-1, 1]. Categories are coded
     in {-1, +1}, one column each; two of them need one column only, +1 for the second. Without
-    either, numbers pass through. `missing` is a number that replaces missing values or, with
-    categories, "category": one more category without a column of its own, -1 in all others. With
-    "drop" a row whose value is missing or undeclared (no number, not finite, no such category)
-    takes no part in a fit; whether it does is seen from its own cells alone.
+    either, numbers pass through; with bounds="private" until a run has released a range for them.
+    `missing` is a number that replaces missing values or, with categories, "category": one more
+    category without a column of its own, -1 in all others. With "middle" whatever is no finite
+    number becomes the middle of the range. With "drop" a row whose value is missing or undeclared
+    (no number, not finite, no such category) takes no part in a fit; whether it does is seen from
+    its own cells alone.
 
     >>> Column(0, 100).transform(np.array([0.0, 75.0, 200.0]), "age").ravel()
     array([-1. ,  0.5,  1. ])
@@ -47,7 +49,8 @@ class Column:
     low: float | None = None
     high: float | None = None
     categories: tuple[Hashable, ...] | None = None
-    missing: float | Literal["category", "drop"] | None = None
+    missing: float | Literal["category", "middle", "drop"] | None = None
+    bounds: Literal["private"] | None = None
 
     def __post_init__(self) -> None:
         for name, value in _checked(self).items():
@@ -68,30 +71,40 @@ class Column:
         return tuple(f"{name}={category}" for category in self.coded) or (name,)
 
     @property
+    def is_open(self) -> bool:
+        """Whether a run has still to release its range."""
+        return self.bounds == "private"
+
+    @property
     def drops(self) -> bool:
         """Whether rows without a declared value take no part in a fit."""
         return self.missing == "drop"
 
-    def transform(self, values: Array, name: str) -> FloatArray:
+    def transform(self, values: Array, name: str, *, strict: bool = True) -> FloatArray:
         """The coded or scaled column, (N, 1), or (N, K) for K coded categories.
 
-        NaN marks the rows to drop; there are none unless missing="drop".
+        NaN marks the rows to drop; there are none unless missing="drop". It also marks what becomes
+        the middle of a range that is still open, and unless ``strict`` what would be an error.
 
         >>> Column(0, 10, missing="drop").transform(np.array([5, "n/a"], dtype=object), "age").T
         array([[ 0., nan]])
         """
         if self.categories is not None:
-            return self._code(values, name)
-        return self.scaled(self._numbers(values, name))[:, None]
+            return self._code(values, name, strict=strict and not self.drops)
+        return self.scaled(self._numbers(values, name, strict=strict))[:, None]
 
-    def _numbers(self, values: Array, name: str) -> FloatArray:
-        if self.drops:
+    def _numbers(self, values: Array, name: str, *, strict: bool) -> FloatArray:
+        if self.missing in ("drop", "middle") or not strict:
             numbers = readable_numbers(values, name)
-            return np.where(np.isfinite(numbers), numbers, np.nan)
-        numbers = as_numbers(values, name)
-        if self.missing is not None:
-            numbers = np.where(np.isnan(numbers), float(self.missing), numbers)
-        require_finite(numbers[:, None], [name])
+            numbers = np.where(np.isfinite(numbers), numbers, np.nan)
+        else:
+            numbers = as_numbers(values, name)
+        if self.missing == "middle" and not self.is_open:
+            numbers = np.where(np.isnan(numbers), self.centre, numbers)
+        elif isinstance(self.missing, float):
+            numbers = np.where(np.isnan(numbers), self.missing, numbers)
+        if strict and self.missing not in ("drop", "middle"):
+            require_finite(numbers[:, None], [name])
         return numbers
 
     def inverse(self, scaled: FloatArray) -> FloatArray:
@@ -114,17 +127,18 @@ class Column:
         redundant = len(self.categories) <= 2 and self.missing != "category"
         return self.categories[-1:] if redundant else self.categories
 
-    def _code(self, values: Array, name: str) -> FloatArray:
+    def _code(self, values: Array, name: str, *, strict: bool) -> FloatArray:
         found = _category_positions(values, self.categories or (), name)
-        if not self.drops:
+        if strict:
             require_declared(found, values, self.categories or (), name)
         count = int((found == _MISSING).sum())
-        if count and self.missing is None:
+        if strict and count and self.missing is None:
             raise MissingValues(name, count)
         first = len(self.categories or ()) - len(self.coded)
         coded = np.arange(first, first + len(self.coded))
         signs = np.where(found[:, None] == coded, 1.0, -1.0)
-        return np.where(found[:, None] < 0, np.nan, signs) if self.drops else signs
+        known = found >= 0 if self.missing != "category" else found != -1
+        return np.where(known[:, None], signs, np.nan)
 
     def scaled(self, numbers: FloatArray) -> FloatArray:
         """Numbers clipped to the range and mapped to [-1, 1]; unchanged without a range."""
@@ -156,7 +170,11 @@ def _checked(column: Column) -> dict[str, Any]:
     categories = _checked_categories(column.categories)
     if low is not None and categories is not None:
         raise InvalidInput("declare a range or categories, not both")
-    missing = _checked_missing(column.missing, low, high, categories)
+    missing = _checked_missing(column, low, high, categories)
+    if column.bounds not in (None, "private"):
+        raise InvalidInput(f'bounds must be None or "private", got {column.bounds!r}')
+    if column.bounds is not None and (low is not None or categories is not None):
+        raise InvalidInput('bounds="private" is for a column of which nothing else is declared')
     return {"low": low, "high": high, "categories": categories, "missing": missing}
 
 
@@ -188,9 +206,14 @@ def _checked_categories(categories: object) -> tuple[Hashable, ...] | None:
 
 
 def _checked_missing(
-    missing: object, low: float | None, high: float | None, categories: object
+    column: Column, low: float | None, high: float | None, categories: object
 ) -> float | str | None:
+    missing: object = column.missing
     if missing is None or (isinstance(missing, str) and missing == "drop"):
+        return missing
+    if isinstance(missing, str) and missing == "middle":
+        if low is None and column.bounds is None:
+            raise InvalidInput('missing="middle": only a range has a middle')
         return missing
     is_category = isinstance(missing, str) and missing == "category"
     if is_category != (categories is not None):
@@ -201,7 +224,7 @@ def _checked_missing(
         return "category"
     if not _is_finite(missing):
         raise InvalidInput(
-            f'missing must be a finite number, "category" or "drop", got {missing!r}'
+            f'missing must be a finite number, "category", "middle" or "drop", got {missing!r}'
         )
     value = float(missing)  # type: ignore[arg-type]
     if low is not None and high is not None and not low <= value <= high:

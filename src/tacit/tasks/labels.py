@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tacit.arrays import Array, BoolArray, IntArray
-from tacit.errors import InvalidInput, UndeclaredValue
+from tacit.errors import BadCell, InvalidInput, UndeclaredValue
 from tacit.json_converter import to_json
 
 Classes: TypeAlias = tuple[Hashable, Hashable]
@@ -34,6 +34,8 @@ INVISIBLE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff\u200
 """What text may begin or end with and nobody sees: blanks, a byte order mark, zero-width spaces."""
 WRITTEN_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 """How tables write an integer of a column of floats: 1.0 is 1, and 1.10 or 01.0 is text."""
+CODE = re.compile(r"[-+]?0[0-9]")
+"""How text begins that is no number, whatever digits follow: a leading zero means something."""
 MOST_DIGITS = 400
 """Of a number in a label, before or after its point; float64 has at most 324."""
 
@@ -176,9 +178,10 @@ def require_present(values: Array, name: str) -> None:
     """Refuse missing labels, naming the first row."""
     missing = missing_mask(values)
     if missing.any():
-        raise InvalidInput(
+        raise BadCell(
             f"{name} has {int(missing.sum())} missing value(s) (NaN or None), "
-            f"the first in row {int(np.argmax(missing))}; drop those rows"
+            "the first in row {row}; drop those rows",
+            int(np.argmax(missing)),
         )
 
 
@@ -220,8 +223,9 @@ def require_declared(found: Array, values: Array, known: Sequence[Hashable], nam
         row = int(np.argmax(undeclared))
         value = values[row].item() if isinstance(values[row], np.generic) else values[row]
         raise UndeclaredValue(
-            f"column {name!r} holds {value!r} in row {row}, which was not declared "
-            f"({int(undeclared.sum())} such rows); declared: {listed(known)}"
+            f"column {name!r} holds {value!r} in row {{row}}, which was not declared "
+            f"({int(undeclared.sum())} such rows); declared: {listed(known)}",
+            row,
         )
 
 
@@ -290,7 +294,7 @@ def _ordered(labels: list[Any]) -> tuple[Hashable, ...]:
 def category(cell: Hashable, categories: Sequence[Hashable]) -> Hashable:
     """The declared category that a cell writes; one that writes none stays as it is.
 
-    >>> category("1.0", (0, 1)), category("True", (False, True)), category("01", ("1",))
+    >>> category("1.0", (0, 1)), category("True", (False, True)), category("01", (1,))
     (1, True, '01')
     >>> category(1.0, ("1", "2")), category("1", (1, "1"))
     ('1', '1')
@@ -307,10 +311,13 @@ def category(cell: Hashable, categories: Sequence[Hashable]) -> Hashable:
 
 
 def _value(text: str) -> float:
-    """The number or truth value that a text writes; NaN, which equals nothing, if none."""
+    """The number or truth value that a text writes; NaN, which equals nothing, if none: 007 is a
+    code, and another one than 7."""
     word = text.strip().lower()
     if word in ("true", "false"):
         return word == "true"
+    if CODE.match(word):
+        return math.nan
     try:
         return float(word)
     except ValueError:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tacit.arrays import Array, FloatArray
-from tacit.errors import InvalidInput, nearest
+from tacit.arrays import BoolArray, FloatArray
+from tacit.errors import InvalidInput
 from tacit.tasks.columns import Column
-from tacit.tasks.labels import Classes, distinct, missing_mask
-from tacit.tasks.tables import as_numbers, as_table, as_vector, require_finite
+from tacit.tasks.labels import Classes
+from tacit.tasks.tables import as_table, as_vector, require_finite
 from tacit.tasks.targets import TARGET, class_pair, class_signs, target_numbers
-
-Declaration: TypeAlias = Column | tuple[float, float] | Sequence[Hashable]
-Ranges: TypeAlias = Mapping[Any, Declaration]
-"""Column name, column index or "target" -> a Column, a range (low, high), or a list of categories.
-
-"target" declares y; a feature of that name is declared by its index.
-"""
 
 MOST_COLUMNS = 10_000
 """Of the columns that a learner sees. A covariance, or the normal equations of one task, has the
@@ -39,6 +31,7 @@ class Schema:
 
     both clipped to [-1, 1].
 
+    >>> from tacit.tasks import as_schema
     >>> schema = as_schema({"age": (0, 100), "plan": ["a", "b", "c"]}, ["age", "plan"])
     >>> schema.transform([[25, "b"], [100, "c"]])
     array([[-0.5, -1. ,  1. , -1. ],
@@ -62,6 +55,40 @@ class Schema:
             raise InvalidInput(
                 'there is no value that replaces a missing target; missing="drop" drops its row'
             )
+
+    @property
+    def open_columns(self) -> BoolArray:
+        """(d_out + 1,), the target last: whose range a run has still to release."""
+        of_features = np.repeat([column.is_open for column in self.columns], self._widths)
+        return np.append(of_features, self.target.is_open).astype(bool)
+
+    def open_names(self, target: str = TARGET) -> list[str]:
+        """The names of the open columns."""
+        named = zip((*self.feature_names, target), (*self.columns, self.target), strict=True)
+        return [name for name, column in named if column.is_open]
+
+    @property
+    def may_wait(self) -> BoolArray:
+        """(d_out,): where a cell without a number waits for the middle of the released range."""
+        waits = [column.is_open and not column.drops for column in self.columns]
+        return np.repeat(waits, self._widths).astype(bool)
+
+    def bounded(self, bounds: FloatArray) -> Schema:
+        """With the ranges (q, 2) of its open columns, the target last.
+
+        >>> from tacit.tasks import as_schema
+        >>> schema = as_schema({"age": Column(bounds="private")}, ["age"])
+        >>> schema.bounded(np.array([[0.0, 64.0]])).columns
+        (Column(low=0.0, high=64.0, categories=None, missing=None, bounds=None),)
+        """
+        ranges = iter(bounds.tolist())
+        given = []
+        for column in (*self.columns, self.target):
+            if column.is_open:
+                low, high = next(ranges)
+                column = Column(low, high, missing=column.missing)
+            given.append(column)
+        return replace(self, columns=tuple(given[:-1]), target=given[-1])
 
     @property
     def is_identity(self) -> bool:
@@ -107,27 +134,29 @@ class Schema:
             require_finite(coded[:, firsts], self.feature_names)
         return coded
 
-    def coded(self, X: object) -> FloatArray:
-        """As `transform`, with NaN where a row is to be dropped.
+    def coded(self, X: object, *, strict: bool = True) -> FloatArray:
+        """As `transform`, with NaN where a row is to be dropped; unless ``strict`` also where a
+        cell is not as declared.
 
+        >>> from tacit.tasks import as_schema
         >>> schema = as_schema({"age": Column(0, 100, missing="drop")}, ["age"])
         >>> schema.coded([[50], [None]]).ravel()
         array([ 0., nan])
         """
         table = as_table(X).arranged_as(self.feature_names)
-        if self.is_identity:
+        if self.is_identity and strict:
             return np.array(table.to_numbers(), order="C")
         coded = np.empty((table.n_rows, sum(self._widths)))
         stops = np.cumsum(self._widths)
         declared = zip(self.columns, table.values, self.feature_names, stops, strict=True)
         for column, values, name, stop in declared:
-            part = column.transform(values, name)
+            part = column.transform(values, name, strict=strict)
             coded[:, stop - part.shape[1] : stop] = part
         return coded
 
     def coded_target(self, y: object) -> FloatArray:
         """y (N,) scaled and clipped to [-1, 1], or classes as -1 and +1; NaN: a row to drop."""
-        if self.target.drops:
+        if self.target.drops or self.target.is_open:
             return self.target.transform(as_vector(y, "y"), TARGET)[:, 0]
         if self.classes is not None:
             return class_signs(y, self.classes)
@@ -136,6 +165,7 @@ class Schema:
     def inverse_target(self, scaled: FloatArray) -> FloatArray:
         """y = target.centre + target_scale · y_scaled.
 
+        >>> from tacit.tasks import as_schema
         >>> as_schema({"target": (1, 70)}, ["x0"]).inverse_target(np.array([-1.0, 1.0]))
         array([ 1., 70.])
         """
@@ -151,6 +181,7 @@ class Schema:
         models predict the same; outside, only the scaled one clips x. Coded categories keep their
         -1 and +1.
 
+        >>> from tacit.tasks import as_schema
         >>> schema = as_schema({0: (0, 10), "target": (0, 2)}, ["x0"])
         >>> schema.unscale(np.array([1.0]), np.array(0.0))
         (array([0.2]), array(0.))
@@ -164,36 +195,20 @@ class Schema:
         return [max(1, len(column.coded)) for column in self.columns]
 
 
-def as_schema(
-    ranges: Ranges | Literal["from-data"] | None,
-    feature_names: Sequence[str],
-    X: object = None,
-    y: object = None,
-) -> Schema:
-    """The schema that `ranges` declares for these columns.
+def within(
+    X: FloatArray, y: FloatArray, columns: BoolArray, bounds: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """X (N, d) and y (N,) with the open columns (d + 1,) clipped and scaled to their ranges (q, 2);
+    a cell that waited for its range is in the middle.
 
-    None declares nothing: everything passes through. "from-data" measures the ranges and
-    categories of X, and of y if it is given, and says so in `from_data`.
-
-    >>> as_schema({"age": (0, 100)}, ["age", "income"]).scale
-    array([50.,  1.])
+    >>> X, y = np.array([[8.0], [np.nan]]), np.array([0.0, 1.0])
+    >>> within(X, y, np.array([True, False]), np.array([[4.0, 8.0]]))[0].ravel()
+    array([1., 0.])
     """
-    names = tuple(str(name) for name in feature_names)
-    require_width(names, [1] * len(names))
-    if isinstance(ranges, str):
-        return _measured_schema(ranges, names, X, y)
-    columns, target = [Column()] * len(names), Column()
-    seen: dict[int, object] = {}
-    for key, declaration in _items(ranges):
-        if isinstance(key, str) and key == TARGET:
-            target = _as_column(declaration, TARGET)
-            continue
-        j = _column_index(key, names)
-        if j in seen:
-            raise InvalidInput(f"column {names[j]!r} is declared twice: {seen[j]!r} and {key!r}")
-        seen[j] = key
-        columns[j] = _as_column(declaration, names[j])
-    return Schema(names, tuple(columns), target)
+    cells = np.column_stack([X, y])
+    for j, (low, high) in zip(np.flatnonzero(columns), bounds.tolist(), strict=True):
+        cells[:, j] = np.nan_to_num(Column(low, high).scaled(cells[:, j]), nan=0.0)
+    return np.ascontiguousarray(cells[:, :-1]), cells[:, -1].copy()
 
 
 def require_width(names: Sequence[str], widths: Sequence[int]) -> None:
@@ -211,68 +226,3 @@ expected at most 10,000: declare fewer categories, or leave columns out
             f"{total:,} columns to learn from{widest}; expected at most {MOST_COLUMNS:,}: "
             "declare fewer categories, or leave columns out"
         )
-
-
-def _items(ranges: object) -> list[tuple[object, object]]:
-    if ranges is None:
-        return []
-    if not isinstance(ranges, Mapping):
-        raise InvalidInput(
-            f'ranges must be None, "from-data" or a mapping from columns, got {ranges!r}'
-        )
-    return list(ranges.items())
-
-
-def _column_index(key: object, names: tuple[str, ...]) -> int:
-    if isinstance(key, str) and key in names:
-        return names.index(key)
-    if isinstance(key, int | np.integer) and 0 <= key < len(names):
-        return int(key)
-    if isinstance(key, str):
-        raise InvalidInput(f"ranges declare an unknown column {key!r}{nearest(key, names)}")
-    raise InvalidInput(f"ranges declare column {key!r}; expected a name or 0 to {len(names) - 1}")
-
-
-def _as_column(declaration: object, name: str) -> Column:
-    try:
-        if isinstance(declaration, Column):
-            return declaration
-        if isinstance(declaration, list):
-            return Column(categories=tuple(declaration))
-        if isinstance(declaration, tuple) and len(declaration) == 2:
-            return Column(*declaration)
-    except InvalidInput as error:
-        raise InvalidInput(f"column {name!r}: {error}") from None
-    raise InvalidInput(
-        f"column {name!r}: expected a Column, a range (low, high) or a list of categories, "
-        f"got {declaration!r}"
-    )
-
-
-def _measured_schema(ranges: str, names: tuple[str, ...], X: object, y: object) -> Schema:
-    if ranges != "from-data":
-        raise InvalidInput(f'ranges must be None, "from-data" or a mapping, got {ranges!r}')
-    if X is None:
-        raise InvalidInput('ranges="from-data" needs the data: as_schema(ranges, names, X, y)')
-    table = as_table(X).arranged_as(names)
-    measured = zip(table.values, names, strict=True)
-    target = Column() if y is None else _measured(as_vector(y, "y"), TARGET)
-    return Schema(names, tuple(_measured(*pair) for pair in measured), target, from_data=True)
-
-
-def _measured(values: Array, name: str) -> Column:
-    try:
-        numbers = as_numbers(values, name)
-    except InvalidInput:
-        return _as_column(list(distinct(values[~missing_mask(values)], name)[0]), name)
-    present = numbers[np.isfinite(numbers)]
-    if len(present) == 0:
-        return Column()
-    return _measured_range(float(present.min()), float(present.max()))
-
-
-def _measured_range(low: float, high: float) -> Column:
-    if high / 2 - low / 2 > 0:
-        return Column(low, high)
-    around, most = max(1.0, abs(low) / 2), np.finfo(np.float64).max  # a constant maps to about 0
-    return Column(max(low - around, -most), min(high + around, most))

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.arrays import Array, FloatArray
-from tacit.errors import InvalidInput, MissingValues, nearest
+from tacit.arrays import Array, BoolArray, FloatArray
+from tacit.errors import BadCell, InvalidInput, MissingValues, nearest
 from tacit.tasks.labels import NUMERIC, missing_mask
 
 
@@ -62,6 +61,10 @@ class Table:
                 raise InvalidInput(f"X has an unknown column {name!r}{nearest(name, names)}")
         place = {name: j for j, name in enumerate(self.names)}
         return self._take([place[name] for name in names])
+
+    def at(self, rows: BoolArray) -> Table:
+        """These rows only."""
+        return Table(self.names, tuple(column[rows] for column in self.values), self.named)
 
     def to_numbers(self) -> FloatArray:
         """All columns as one finite float64 matrix (N, d). It may share memory with the input.
@@ -165,7 +168,9 @@ def require_finite(matrix: FloatArray, names: Sequence[str]) -> None:
         j = int(np.argmax(missing > 0))
         raise MissingValues(names[j], int(missing[j]))
     row, j = np.argwhere(np.isinf(matrix))[0]
-    raise InvalidInput(f"column {names[j]!r} is infinite (inf) in row {row}; expected finite")
+    raise BadCell(
+        f"column {names[j]!r} is infinite (inf) in row {{row}}; expected finite", int(row)
+    )
 
 
 def require_column(name: str, names: Collection[str], role: str) -> None:
@@ -177,42 +182,6 @@ def require_column(name: str, names: Collection[str], role: str) -> None:
     """
     if name not in names:
         raise InvalidInput(f"there is no {role} column {name!r}{nearest(name, names)}")
-
-
-def read_table(path: str | Path, *, infer: bool = False) -> Any:
-    """A CSV or Parquet file as a polars frame, with at least one row.
-
-    Every column of a CSV is text, and a blank cell is missing; with ``infer`` all rows together
-    decide on a column's type.
-    """
-    import polars
-
-    file = Path(path)
-    kind = file.suffix.lower()
-    if kind not in (".csv", ".parquet"):
-        raise InvalidInput(f"{file.name} is no table; expected a name ending in .csv or .parquet")
-    if not file.is_file():
-        raise InvalidInput(f"there is no file {str(file)!r}")
-    try:
-        if kind == ".parquet":
-            frame = polars.read_parquet(file)
-        else:
-            frame = polars.read_csv(file, infer_schema=infer, infer_schema_length=None)
-            frame = frame.with_columns(_without_blanks())
-    except (polars.exceptions.PolarsError, OSError, TypeError) as error:
-        # TypeError: its name is no text, and polars takes it for an object
-        raise InvalidInput(f"{file.name} cannot be read as a table: {error}") from error
-    if frame.height == 0:
-        raise InvalidInput(f"{file.name} has no rows; expected at least one below its header")
-    wide = [name for name, kind in frame.schema.items() if str(kind) in ("Int128", "UInt128")]
-    return frame.cast(dict.fromkeys(wide, polars.String))  # numpy has no such integers
-
-
-def _without_blanks() -> Any:
-    import polars
-
-    text = polars.col(polars.String)
-    return polars.when(text.str.strip_chars() != "").then(text)
 
 
 def _is_frame(X: object) -> bool:
@@ -301,8 +270,8 @@ def _parsed(values: Array, name: str) -> FloatArray:
         return filled.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         row = next(row for row, value in enumerate(filled) if not _is_number(value))
-        raise InvalidInput(
-            f"column {name!r} holds {filled[row]!r} in row {row}; expected a number"
+        raise BadCell(
+            f"column {name!r} holds {filled[row]!r} in row {{row}}; expected a number", row
         ) from None
 
 

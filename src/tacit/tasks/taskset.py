@@ -11,7 +11,7 @@ import numpy as np
 from tacit.arrays import Array, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.tasks.labels import Classes, distinct, python_values, require_one_text, require_present
-from tacit.tasks.schema import Schema
+from tacit.tasks.schema import Schema, within
 from tacit.tasks.tables import as_table, as_vector
 from tacit.tasks.targets import class_pair, class_signs, measured_classes, target_numbers
 
@@ -84,7 +84,8 @@ class TaskSet:
         labels, codes = task_codes(task, len(matrix))
         if len(target) != len(matrix):
             raise InvalidInput(f"y has {len(target)} rows, X has {len(matrix)}")
-        kept = np.isfinite(target) & np.isfinite(matrix).all(axis=1)
+        must = slice(None) if schema is None else ~schema.may_wait
+        kept = np.isfinite(target) & np.isfinite(matrix[:, must]).all(axis=1)
         order = _stable_order(codes, len(labels))
         order = order[kept[order]]
         offsets = _offsets(np.bincount(codes[kept], minlength=len(labels)))
@@ -161,6 +162,11 @@ class TaskSet:
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
         labels = tuple(self.labels[i] for i in chosen)
         return self._rows(rows, offsets, labels)
+
+    def bounded(self, schema: Schema, bounds: FloatArray) -> TaskSet:
+        """The same rows, once the ranges (q, 2) of the schema's open columns are known."""
+        X, y = within(self.X, self.y, schema.open_columns, bounds)
+        return replace(self, X=X, y=y)
 
     def split(self, fraction: float, rng: np.random.Generator) -> tuple[TaskSet, TaskSet]:
         """Split every task at random: max(1, round(fraction · n_i)) rows to train on, and the rest.

@@ -1,0 +1,128 @@
+"""What somebody declares about the columns of a table, as a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from tacit.arrays import Array
+from tacit.errors import InvalidInput, nearest
+from tacit.tasks.columns import Column
+from tacit.tasks.labels import distinct, missing_mask
+from tacit.tasks.schema import Schema, require_width
+from tacit.tasks.tables import as_numbers, as_table, as_vector
+from tacit.tasks.targets import TARGET
+
+Declaration: TypeAlias = Column | tuple[float, float] | Sequence[Hashable] | Literal["private"]
+Ranges: TypeAlias = Mapping[Any, Declaration]
+"""Column name, column index or "target" -> a Column, a range (low, high), a list of categories, or
+"private": a range that the run releases.
+
+"target" declares y; a feature of that name is declared by its index.
+"""
+
+
+def as_schema(
+    ranges: Ranges | Literal["from-data", "private"] | None,
+    feature_names: Sequence[str],
+    X: object = None,
+    y: object = None,
+) -> Schema:
+    """The schema that `ranges` declares for these columns.
+
+    None declares nothing: everything passes through. "private" leaves every range to be released
+    by the run, and so does that word for one column. "from-data" measures the ranges and
+    categories of X, and of y if it is given, and says so in `from_data`.
+
+    >>> as_schema({"age": (0, 100)}, ["age", "income"]).scale
+    array([50.,  1.])
+    """
+    names = tuple(str(name) for name in feature_names)
+    require_width(names, [1] * len(names))
+    if isinstance(ranges, str) and ranges == "private":
+        return Schema(names, (_as_column(ranges, ""),) * len(names), _as_column(ranges, TARGET))
+    if isinstance(ranges, str):
+        return _measured_schema(ranges, names, X, y)
+    columns, target = [Column()] * len(names), Column()
+    seen: dict[int, object] = {}
+    for key, declaration in _items(ranges):
+        if isinstance(key, str) and key == TARGET:
+            target = _as_column(declaration, TARGET)
+            continue
+        j = _column_index(key, names)
+        if j in seen:
+            raise InvalidInput(f"column {names[j]!r} is declared twice: {seen[j]!r} and {key!r}")
+        seen[j] = key
+        columns[j] = _as_column(declaration, names[j])
+    return Schema(names, tuple(columns), target)
+
+
+def _items(ranges: object) -> list[tuple[object, object]]:
+    if ranges is None:
+        return []
+    if not isinstance(ranges, Mapping):
+        raise InvalidInput(
+            f'ranges must be None, "private", "from-data" or a mapping from columns, got {ranges!r}'
+        )
+    return list(ranges.items())
+
+
+def _column_index(key: object, names: tuple[str, ...]) -> int:
+    if isinstance(key, str) and key in names:
+        return names.index(key)
+    if isinstance(key, int | np.integer) and 0 <= key < len(names):
+        return int(key)
+    if isinstance(key, str):
+        raise InvalidInput(f"ranges declare an unknown column {key!r}{nearest(key, names)}")
+    raise InvalidInput(f"ranges declare column {key!r}; expected a name or 0 to {len(names) - 1}")
+
+
+def _as_column(declaration: object, name: str) -> Column:
+    try:
+        if isinstance(declaration, Column):
+            return declaration
+        if isinstance(declaration, list):
+            return Column(categories=tuple(declaration))
+        if isinstance(declaration, str) and declaration == "private":
+            return Column(bounds="private", missing="drop" if name == TARGET else "middle")
+        if isinstance(declaration, tuple) and len(declaration) == 2:
+            return Column(*declaration)
+    except InvalidInput as error:
+        raise InvalidInput(f"column {name!r}: {error}") from None
+    raise InvalidInput(
+        f"column {name!r}: expected a Column, a range (low, high), a list of categories or "
+        f"'private', got {declaration!r}"
+    )
+
+
+def _measured_schema(ranges: str, names: tuple[str, ...], X: object, y: object) -> Schema:
+    if ranges != "from-data":
+        raise InvalidInput(
+            f'ranges must be None, "private", "from-data" or a mapping, got {ranges!r}'
+        )
+    if X is None:
+        raise InvalidInput('ranges="from-data" needs the data: as_schema(ranges, names, X, y)')
+    table = as_table(X).arranged_as(names)
+    measured = zip(table.values, names, strict=True)
+    target = Column() if y is None else _measured(as_vector(y, "y"), TARGET)
+    return Schema(names, tuple(_measured(*pair) for pair in measured), target, from_data=True)
+
+
+def _measured(values: Array, name: str) -> Column:
+    try:
+        numbers = as_numbers(values, name)
+    except InvalidInput:
+        return _as_column(list(distinct(values[~missing_mask(values)], name)[0]), name)
+    present = numbers[np.isfinite(numbers)]
+    if len(present) == 0:
+        return Column()
+    return _measured_range(float(present.min()), float(present.max()))
+
+
+def _measured_range(low: float, high: float) -> Column:
+    if high / 2 - low / 2 > 0:
+        return Column(low, high)
+    around, most = max(1.0, abs(low) / 2), np.finfo(np.float64).max  # a constant maps to about 0
+    return Column(max(low - around, -most), min(high + around, most))
