@@ -244,6 +244,29 @@ def test_a_coordinator_that_dies_goes_on_and_spends_once(
         assert ("contribute", 1) not in asked_again
 
 
+def test_a_run_that_goes_on_does_not_wait_for_who_signed_and_is_away(
+    federation: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = federation(noise="secure", rounds=2, seconds=2.0)
+    persist = Ledger._persist
+
+    def dying(self: Ledger, *given: Any) -> Any:
+        persist(self, *given)
+        raise Killed
+
+    monkeypatch.setattr(Ledger, "_persist", dying)
+    with pytest.raises(Killed):
+        coordinate(there.place, there.channel())
+    monkeypatch.setattr(Ledger, "_persist", persist)
+    without = there.channel()
+    del without.nodes["at west"]
+    coordinate(there.place, without)
+    assert there.journal("away")[0]["sites"] == ["west"]
+    assert there.journal("round")[-1]["silent"] == ["west"]
+    coordinate(there.place, there.channel())  # it is back, and gets what it missed
+    there.require_replay()
+
+
 # --- terms ---------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ from there after whatever happened.
     terms.json      what the sites sign              ledger.sqlite   what was spent, and released
     key.pem         signs the certificate            journal.jsonl   who answered when; private
     model/          shared numbers, certificate, seal, run.json
+    agreements.json what every site signed
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tacit.privacy.promises import DELTA, delta_beside
 from tacit.privacy.signing import Signer, signer_in
 from tacit.tasks.labels import written_label
 
-JOURNAL, MODEL = "journal.jsonl", "model"
+JOURNAL, AGREEMENTS, MODEL = "journal.jsonl", "agreements.json", "model"
 WHEN = "whether and when a site answers: the coordinator sees it, and others how long a round takes"
 
 
@@ -87,7 +88,7 @@ def coordinate(
     signer = signer_in(place / KEY)
     if signer.fingerprint != terms.coordinator:
         raise InvalidInput(f"{place / KEY} is not the key that the terms name")
-    sites = Sites(terms, channel, Journal(place / JOURNAL))
+    sites = Sites(terms, channel, Journal(place / JOURNAL), place / AGREEMENTS)
     try:
         if terms.encoder is not None:
             return Collector.at(place, sites).collect()

@@ -22,11 +22,9 @@ from tacit.engine.protocol import Released
 from tacit.errors import InvalidInput, Refused
 from tacit.federation.arrived import Arrived
 from tacit.federation.node_site import COLUMN, declared, party
-from tacit.federation.sites import ROOM, Sites
+from tacit.federation.sites import PATIENCE, ROOM, Sites
 from tacit.federation.wire import digest, packed, require_rows, unpacked
 from tacit.linear.threads import one_blas_thread
-
-PATIENCE = 3
 
 
 class Outstanding(NamedTuple):
@@ -109,7 +107,8 @@ class _Run:
         about = {"kind": "step", "terms": self.sites.terms.digest, "place": place, "number": number}
         request, seconds = packed(about, {COLUMN: column}), self.sites.terms.seconds
         self.out[digest(request)] = Outstanding(place, request, time.monotonic() + seconds)
-        self.sites.channel.send({self.sites.address[name]: request}, seconds)
+        if name in self.sites.address:
+            self.sites.channel.send({self.sites.address[name]: request}, seconds)
 
     def owner(self, place: int) -> str:
         """The site that has the node."""

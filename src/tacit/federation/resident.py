@@ -78,11 +78,13 @@ def _start(module: str) -> None:
 
 def serve(place: Path, answer: Callable[[bytes], bytes], idle: float = IDLE) -> None:
     """Answers request after request, until nobody asks; at once if another resident is there."""
-    with chdir(place), open(LOCK, "w") as lock:
+    with chdir(place), open(LOCK, "r+" if Path(LOCK).exists() else "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
+        lock.write(f"{os.getpid()}\n")  # by which its owner stops it
+        lock.flush()
         Path(SOCKET).unlink(missing_ok=True)  # of one that was killed
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(SOCKET)

@@ -15,10 +15,12 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from tacit import folder
 from tacit.arrays import Array, IntArray
 from tacit.certificate import documents
 from tacit.errors import InvalidInput, Refused
@@ -30,6 +32,9 @@ from tacit.json_converter import to_json
 
 ROOM = 2**20
 """Bytes of an answer beside its rows."""
+
+PATIENCE = 3
+"""Times ``terms.seconds`` until whoever has not signed, or sent a release, is not waited for."""
 
 Note = Callable[..., None]
 """Writes a line into the journal: what, and about whom."""
@@ -75,25 +80,40 @@ class Sites:
     terms: Terms
     channel: Channel
     note: Note
+    signed: Path  # where agreements are kept
     address: dict[str, str] = field(default_factory=dict)  # of each site that agreed
     agreements: dict[str, Any] = field(default_factory=dict)  # as each of them signed
     asked: set[str] = field(default_factory=set)  # addresses, to agree
     heard_until: dict[str, int] = field(default_factory=dict)  # the last round each site has
 
+    def __post_init__(self) -> None:
+        if self.signed.exists():
+            found = folder.read_json(self.signed)
+            of_these = {k: v for k, v in found.items() if v["terms"] == self.terms.digest}
+            self.agreements.update(of_these)
+
     # --- agreement -----------------------------------------------------------------------------
 
     def agree(self) -> None:
-        """Asks until every site has signed; Refused names who does not, or did not in time."""
-        until = time.monotonic() + self.terms.seconds
-        while missing := self.terms.sites.keys() - self.address.keys():
+        """Asks until every site is there and has signed; Refused names who does not, or did not in
+        time. Who signed before, in a run that goes on, may be away: it counts as silent."""
+        until = time.monotonic() + PATIENCE * self.terms.seconds
+        while self._away():
             refusals = self.meet()
-            if said := missing & refusals.keys():
+            away = self._away()
+            if said := away & refusals.keys():
                 raise refusals[min(said)]
-            if time.monotonic() > until:
-                raise Refused(", ".join(sorted(missing)), "not there, or it has not signed")
-            if self.terms.sites.keys() - self.address.keys():
+            if away and time.monotonic() > until:
+                if unsigned := sorted(away - self.agreements.keys()):
+                    raise Refused(", ".join(unsigned), "not there, or it has not signed")
+                self.note("away", sites=sorted(away))
+                return
+            if away:
                 self.asked &= set(self.address.values())  # the others are asked again
                 time.sleep(min(1.0, self.terms.seconds / 10))
+
+    def _away(self) -> set[str]:
+        return self.terms.sites.keys() - self.address.keys()
 
     def meet(self) -> dict[str, Refused]:
         """Asks everybody at a new address to agree: a site that was away may have another one.
@@ -107,6 +127,7 @@ class Sites:
                 said, _ = self.sound(content, request, ROOM)
                 self.address[name := self._signer(said)] = address
                 self.agreements[name] = said["agreement"]
+                folder.write_json(self.signed, self.agreements)
                 self.note("agreed", site=name)
             except (Refused, InvalidInput) as error:
                 told = error if isinstance(error, Refused) else Refused(address, str(error))
