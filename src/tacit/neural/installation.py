@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from warnings import catch_warnings, filterwarnings
@@ -48,7 +49,7 @@ def strict() -> Iterator[None]:
     """PyTorch refuses operations that have no deterministic algorithm, inside."""
     before = _chosen()
     try:
-        torch.use_deterministic_algorithms(True)
+        _deterministic(True, warn_only=False)
         yield
     finally:
         _choose(before)
@@ -70,12 +71,21 @@ def _chosen() -> _Choices:
 
 def _choose(choices: _Choices) -> None:
     deterministic, warn_only, fill, benchmark, cudnn, threads = choices
-    torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+    _deterministic(deterministic, warn_only=warn_only)
     torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined] # torch's
     torch.backends.cudnn.benchmark = benchmark
     torch.backends.cudnn.deterministic = cudnn
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
+
+
+def _deterministic(mode: bool, *, warn_only: bool) -> None:
+    """``torch.use_deterministic_algorithms``, which imports the compiler first: seconds, where
+    nothing is compiled. What is, is told so in ``kernels``."""
+    if "torch._inductor" in sys.modules:
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+    else:
+        torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)
 
 
 def installation(device: torch.device) -> str:

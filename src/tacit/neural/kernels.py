@@ -59,6 +59,9 @@ def max_pool(x: Tensor, size: Any, stride: Any, padding: Any) -> Tensor:
 def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function compiled; as it is where compiling fails (no C compiler, say): a slower round is
     better than none."""
+    from torch._inductor import config  # seconds, so not before something is compiled
+
+    config.deterministic = torch.are_deterministic_algorithms_enabled()
     compiled = torch.compile(function, dynamic=False)
     broken = False
 
