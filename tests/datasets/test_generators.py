@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.datasets import Generated, group_sparse_tasks, low_rank_tasks, related_tasks
+from tacit.datasets import (
+    Generated,
+    adni_shaped_tasks,
+    group_sparse_tasks,
+    low_rank_tasks,
+    related_tasks,
+)
 from tacit.errors import InvalidInput
 from tacit.tasks import TaskSet, as_schema, column_names
 
@@ -117,3 +123,14 @@ def test_group_sparse_models_use_the_first_features_only() -> None:
 def test_impossible_parameters_are_refused(generator: Any, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         generator(**arguments, rng=np.random.default_rng(0))
+
+
+def test_tasks_of_adnis_shape_have_few_rows_and_a_model_of_rank_three() -> None:
+    data = adni_shaped_tasks(test_rows=2, rng=np.random.default_rng(3))
+    assert data.coef.shape == (248, 20)
+    assert np.linalg.matrix_rank(data.coef) == 3
+    sizes = np.bincount(data.task)
+    assert sizes.min() >= 15
+    assert sizes.max() <= 27
+    assert len(data.y_test) == 40
+    np.testing.assert_allclose(np.linalg.norm(data.X, axis=1), 1.0)

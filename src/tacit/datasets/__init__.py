@@ -27,6 +27,7 @@ from tacit.datasets.loaders import (
     load_real_estate,
     load_school,
 )
+from tacit.datasets.lsoa import read_lsoa2
 
 __all__ = [
     "Activities",
@@ -49,5 +50,6 @@ __all__ = [
     "load_school",
     "low_rank_tasks",
     "read_leaf",
+    "read_lsoa2",
     "related_tasks",
 ]
