@@ -36,7 +36,7 @@ def test_missing_features_are_coded_as_in_the_paper(made: Path) -> None:
     assert data.feature_names == ("age", "smokes=1", "smokes=2", "married")
     first_task = data.X[data.task == 0]
     mean_age = (70 + 80 + 74) / 3
-    expected = [[70, 1, 0, 0], [mean_age, 0, 1, 1], [80, 0, 0, 1]]
+    expected = np.array([[70, 1, 0, 0], [mean_age, 0, 1, 1], [80, 0, 0, 1]])
     np.testing.assert_allclose(first_task, expected)
 
 
