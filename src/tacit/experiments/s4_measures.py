@@ -10,7 +10,11 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.datasets import load_household_power
 from tacit.encoders.base import Strategy
-from tacit.encoders.closed_forms import water_filling
+from tacit.encoders.closed_forms import (
+    privacy_agnostic_loss,
+    task_agnostic_loss,
+    task_aware_loss,
+)
 from tacit.encoders.designs import expected_loss
 from tacit.encoders.linear_encoder import TaskAwareEncoder
 from tacit.experiments.declared import Point
@@ -46,34 +50,28 @@ def mean_wage(seed: int, epsilon: float, draws: int) -> Iterator[Point]:
 
 
 def theoretical(seed: int, setting: int, ratio: float) -> Iterator[Point]:
-    """Eq. (13), (58) and (59) at r/ε, for λ = (4, k, k, k), k the setting less one."""
-    eigenvalues = np.array([4.0] + 3 * [setting - 1.0])
-    level, panel = 8 * ratio**2, f"setting {setting}"
-    for curve, squares in {
-        AWARE: water_filling(eigenvalues, level),
-        AGNOSTIC: np.full(4, 1 / 4),
-        BLIND: np.full(2, 1 / 2),
-    }.items():
-        yield Point(curve, ratio, _loss(eigenvalues, squares, level), panel)
-    yield Point(OURS, ratio, _best_on_sphere(eigenvalues, ratio), panel)
+    """Eq. (13), (58) and (59) at r/ε, for λ = (4, k, k, k), k the setting less one; r = 1."""
+    eigenvalues, epsilon = np.array([4.0] + 3 * [setting - 1.0]), 1 / ratio
+    losses: dict[Method, float] = {
+        AWARE: task_aware_loss(eigenvalues, 1.0, epsilon),
+        AGNOSTIC: task_agnostic_loss(eigenvalues, 1.0, epsilon),
+        BLIND: privacy_agnostic_loss(eigenvalues, 2, 1.0, epsilon),
+    }
+    losses[OURS] = min(losses[AWARE], _whole(eigenvalues, epsilon), _first(eigenvalues, epsilon))
+    for curve, loss in losses.items():
+        yield Point(curve, ratio, loss, f"setting {setting}")
 
 
-def _best_on_sphere(eigenvalues: FloatArray, ratio: float) -> float:
-    """The best of three mechanisms on the declared sphere, r = 1: all are private for anybody."""
-    level, epsilon = 8 * ratio**2, 1 / ratio
-    whole, first = np.ones(len(eigenvalues)), np.ones(1)
-    return min(
-        _loss(eigenvalues, water_filling(eigenvalues, level), level),
-        _loss(eigenvalues, whole, float(PrivUnitG(1.0, epsilon).variance(1)[0])),
-        _loss(eigenvalues, first, float(LocalStaircase(1.0, epsilon).variance(1)[0])),
-    )
+def _whole(eigenvalues: FloatArray, epsilon: float) -> float:
+    """All of h by PrivUnitG on the declared sphere: Σ λ_i σ_w²/(1 + σ_w²), Eq. (9)."""
+    noise = float(PrivUnitG(1.0, epsilon).variance(1)[0])
+    return float(eigenvalues.sum()) * noise / (1 + noise)
 
 
-def _loss(eigenvalues: FloatArray, squares: FloatArray, noise: float) -> float:
-    """Σ λ_i σ_w²/(σ_i² + σ_w²), Eq. (9); σ_i = 0 beyond the end."""
-    kept = np.zeros(len(eigenvalues))
-    kept[: len(squares)] = squares
-    return float(eigenvalues @ (noise / (kept + noise)))
+def _first(eigenvalues: FloatArray, epsilon: float) -> float:
+    """The first coordinate of h by the staircase."""
+    noise = float(LocalStaircase(1.0, epsilon).variance(1)[0])
+    return float(eigenvalues[0] * noise / (1 + noise) + eigenvalues[1:].sum())
 
 
 # --- Figure 4: household power, linear, in closed form --------------------------------------------
