@@ -49,9 +49,14 @@ def by_round(seed: int, **cell: Any) -> Iterator[Point]:
     return s2_networks.by_round(seed, **cell)
 
 
-_COMMON: Final = {"data": DATA, "writers": None, "clips": [0.3, 1.0], "rounds": [10, 40, 100]}
-_LOSSES = tuple(f"{data}: loss" for data in DATA)
-_SPENT = tuple(f"{data}: ε" for data in DATA)
+_COMMON: Final = {
+    "data": DATA,
+    "writers": None,
+    "clips": [0.1, 0.3, 1.0],
+    "rounds": [10, 40, 100],
+    "pulls": [0.0, 0.01, 0.1, 1.0],
+}
+_TABLE: Final = {"epsilon": (0.1, 0.8, 2.0, None), "writers": None, "clip": 0.3, "rounds": 40}
 
 FIGURES: Final = (
     Experiment(
@@ -80,14 +85,14 @@ FIGURES: Final = (
                 "What holds is no more than what is claimed.", above("claimed", "what holds")
             ),
         ),
-        quick={"rounds": 100, "writers": 200},
+        quick={"rounds": 60, "writers": 100},
         repetitions=3,
         files=FILES,
     ),
     Experiment(
         name="S2-fig3",
         title="Test accuracy of private MTL and of a private global model",
-        shows="Accuracy over all clients' test rows at eight ε, δ = 1/m; γ and T by validation "
+        shows="Accuracy over all clients' test rows at eight ε, δ = 1/m; γ, T and λ by validation "
         "accuracy at each ε, which S2 does not count. FedProx is the paper's Appendix A.6.",
         axes=("ε", "test accuracy"),
         measure=accuracy_by_epsilon,
@@ -106,7 +111,13 @@ FIGURES: Final = (
             Statement("Accuracy grows with ε.", rises(MTL, AVERAGED)),
             ours_no_worse([(OURS, MTL), (OURS, AVERAGED), (OURS, PROXIMAL)], "higher"),
         ),
-        quick={"epsilon": (0.1, 0.8, 4.0), "writers": 150, "rounds": [10, 40]},
+        quick={
+            "epsilon": (0.1, 0.8, 4.0),
+            "writers": 100,
+            "clips": [0.3],
+            "rounds": [30],
+            "pulls": [0.0, 0.01, 0.1, 1.0],
+        },
         repetitions=3,
         files=FILES,
         logarithmic="x",
@@ -119,14 +130,8 @@ FIGURES: Final = (
         axes=("finetuning", "test accuracy"),
         measure=finetuned_accuracy,
         grids=(
-            {
-                "method": (MTL, AVERAGED, OURS),
-                "finetune": ("vanilla", "mean", "kl", "ewc"),
-                "epsilon": (0.1, 0.8, 2.0, None),
-                "writers": None,
-                "clip": 0.3,
-                "rounds": 40,
-            },
+            {**_TABLE, "method": (MTL, AVERAGED), "finetune": ("vanilla", "mean", "kl", "ewc")},
+            {**_TABLE, "method": OURS, "finetune": None},
         ),
         curves=CURVES,
         claims=(

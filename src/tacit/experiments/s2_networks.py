@@ -17,7 +17,6 @@ from torch import nn
 from tacit.arrays import FloatArray, IntArray
 from tacit.datasets import load_femnist_writers, load_mnist_by_writer
 from tacit.experiments.declared import Point
-from tacit.learners.single_task import SingleTask
 from tacit.neural import FederatedMTL
 from tacit.neural.finetuning import Finetuning
 from tacit.neural.round_costs import epsilon_after, multiplier
@@ -28,6 +27,7 @@ Name = Literal["MNIST by writer", "FEMNIST, test part"]
 METHODS: dict[str, Any] = {"MTL": "mtl", "FedAvg": "fedavg", "FedProx": "fedprox"}
 SHARE = 0.2  # of the clients in a cohort
 ENOUGH = 1e6  # ε of a run whose claim is computed by itself
+ALONE_STEPS = 300  # of a client by itself
 POOLED = 4  # pixels a side that are averaged: 7 × 7 inputs, so that noise leaves something
 
 
@@ -60,11 +60,13 @@ def accuracy_by_epsilon(
     writers: int | None,
     clips: list[float],
     rounds: list[int],
+    pulls: list[float],
 ) -> Iterator[Point]:
-    """Test accuracy; γ and T by validation accuracy at each ε, as in S2, which is uncounted."""
+    """Test accuracy; γ, T and λ by validation accuracy at each ε, as in S2, which is uncounted."""
     clients = _clients(data, writers, seed)
     if method == "single-task":
-        alone = SingleTask("logistic").fit(*clients.train[:2], task=clients.train.task)
+        parameters = {"method": "mtl", "rounds": 1, "local_steps": ALONE_STEPS, "pull": 0.0}
+        alone = _fitted(clients, seed, None, finetune=None, **parameters)  # nothing has come yet
         yield Point(method, None, _accuracy(alone, clients.test), data)
         return
     if method == "tacit":
@@ -72,7 +74,8 @@ def accuracy_by_epsilon(
         yield Point(method, epsilon, _accuracy(ours, clients.test), data)
         return
     tried = [
-        _published(clients, method, epsilon, clip, T, seed) for clip, T in product(clips, rounds)
+        _published(clients, method, epsilon, clip, T, seed, pull=pull)
+        for clip, T, pull in product(clips, rounds, pulls)
     ]
     best = max(tried, key=lambda model: _accuracy(model, clients.validation))
     curve = method if epsilon is not None else f"{method}, no privacy"
@@ -82,7 +85,7 @@ def accuracy_by_epsilon(
 def finetuned_accuracy(
     seed: int,
     method: str,
-    finetune: Finetuning,
+    finetune: Finetuning | None,
     epsilon: float | None,
     writers: int | None,
     clip: float,
@@ -114,7 +117,7 @@ def by_round(
         return
     model = _published(clients, method, None, clip, rounds, seed, multiplier=z, watch=clients.train)
     lines = model.private_history_
-    for line in lines[:: max(1, rounds // 20)] + lines[-1:]:
+    for line in lines[:: max(1, rounds // 10)] + lines[-1:]:
         yield Point(method, line["round"], line["loss"], losses)
         for curve, sampler in (("claimed", Poisson(SHARE)), ("what holds", Fixed(cohort))):
             found = epsilon_after(sampler, m, z, int(line["round"]), delta, "zero-out")
@@ -138,6 +141,7 @@ def _published(
     rounds: int,
     seed: int,
     *,
+    pull: float = 0.1,
     finetune: Finetuning | None = None,
     watch: Part | None = None,
     multiplier: float | None = None,
@@ -157,6 +161,7 @@ def _published(
         method=METHODS[method],
         sampling=sampler,
         rounds=rounds,
+        pull=pull,
         finetune=finetune,
         **private,
     )
@@ -201,6 +206,7 @@ def _clients(data: Name, writers: int | None, seed: int) -> Clients:
 
     def of(rows: IntArray) -> Part:
         X = blocks[rows].mean(axis=(2, 4)).reshape(len(rows), -1) / 255.0
+        X = X if data == "MNIST by writer" else 1 - X  # there the background is white
         return Part(X.astype(np.float32), found.y[rows], found.task[rows])
 
     return Clients(*(of(np.concatenate(part)) for part in parts))
