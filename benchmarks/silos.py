@@ -1,6 +1,8 @@
-"""People inside silos: School by the protocol of MR-MTL, and generated tasks of 200 rows.
+"""People inside silos: School by the protocol of MR-MTL, generated tasks, HAR with networks, and
+what the gradients of rows cost.
 
-    TACIT_DATA=... python benchmarks/silos.py [--draws 4] [--only school peers synthetic]
+    TACIT_DATA=... python benchmarks/silos.py [--draws 4] [--jobs 1]
+                                              [--only school peers synthetic har gradients]
 
 The protocol is that of github.com/kenziyuliu/private-cross-silo-fl (Liu, Hu, Wu, Smith, NeurIPS
 2022): 139 schools, a fifth of each for testing (seeds 100 + 1000k), y → (y − 1)/69, mean squared
@@ -10,17 +12,25 @@ nothing on test rows. Theirs standardises each school's columns outside the acco
 learning rate and λ are the best of a grid *on the test rows*. Columns that hold one of several
 levels are declared as categories; predictions are cut to the declared range.
 
-``public`` are models made of releases, which anybody may see; ``home`` are those of a school with
-its own rows.
+HAR: 30 people as silos, half of each one's windows to learn from, and a window is what is protected
+(replaced; δ = 1e-5). Columns go through asinh(100 x)/4, which looks at nobody's rows: scaling by a
+silo's own rows, as task-level benchmarks do at home, would not be covered. ``single`` scales by
+them all the same: what a silo without privacy would do.
+
+``public`` are models made of releases, which anybody may see; ``home`` are those of a silo with its
+own rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import logging
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -29,7 +39,13 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import train_test_split
 
 from tacit import Budget, Ledger, SharedPrior, SingleTask
-from tacit.datasets import group_sparse_tasks, load_school, low_rank_tasks, related_tasks
+from tacit.datasets import (
+    group_sparse_tasks,
+    load_har,
+    load_school,
+    low_rank_tasks,
+    related_tasks,
+)
 from tacit.errors import PrivacyWarning
 
 EPSILONS = (0.5, 1.0, 3.0, 6.0)
@@ -37,8 +53,13 @@ DELTA, SPLITS, SEED = 1e-3, 5, 100
 GROUPS = ((0, 1, 2), (5, 6), (7, 8, 9), tuple(range(10, 21)), (21, 22, 23), (24, 25, 26))
 PERCENT = (3, 4)
 BATCH, ROUNDS, CLIP = 32, 201, 1.0
-PICKED = 2  # splits on whose test rows a setting of theirs is picked
 RATES, LAMBDAS = (0.003, 0.01, 0.03), (0.3, 1.0, 3.0, 10.0)
+
+
+HALVES = 11  # whose windows are learned from
+
+Runner = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
+"""Does the same work for many cases, perhaps at once."""
 
 
 def said(case: str, **numbers: Any) -> None:
@@ -80,30 +101,34 @@ def training(task: Any, seed: int) -> Any:
     return train
 
 
-def school(draws: int) -> None:
+def school_errors(epsilon: float | None, split: int, draw: int) -> tuple[float, float]:
+    """Of the public and of the home models."""
     data = load_school()
     X, ranges = declared(data.X)
+    train = training(data.task, SEED + 1000 * split)
+    budget = None if epsilon is None else Budget(epsilon, DELTA)
+    model = silos(budget, ranges, 100 * split + draw)
+    model.fit(X[train], data.y[train], task=data.task[train])
+    shown = model.predict(X[~train], task=data.task[~train])
+    home = model.predict_at_home(X[~train], task=data.task[~train])
+    public, own = (
+        float(np.mean((np.clip(each, 1, 70) - data.y[~train]) ** 2)) / 69**2
+        for each in (shown, home)
+    )
+    return public, own
 
-    def errors(epsilon: float | None, split: int, draw: int) -> tuple[float, float]:
-        train = training(data.task, SEED + 1000 * split)
-        budget = None if epsilon is None else Budget(epsilon, DELTA)
-        model = silos(budget, ranges, 100 * split + draw)
-        model.fit(X[train], data.y[train], task=data.task[train])
-        shown = model.predict(X[~train], task=data.task[~train])
-        home = model.predict_at_home(X[~train], task=data.task[~train])
-        public, own = (
-            float(np.mean((np.clip(each, 1, 70) - data.y[~train]) ** 2)) / 69**2
-            for each in (shown, home)
-        )
-        return public, own
 
+def school(run: Runner, draws: int) -> None:
+    cases = [
+        (epsilon, split, draw)
+        for epsilon in (*EPSILONS, None)
+        for split in range(SPLITS)
+        for draw in range(1 if epsilon is None else draws)
+    ]
+    errors = dict(zip(cases, run(school_errors, cases), strict=True))
     for epsilon in (*EPSILONS, None):
-        found = np.array(
-            [
-                [errors(epsilon, k, d) for d in range(1 if epsilon is None else draws)]
-                for k in range(SPLITS)
-            ]
-        )
+        noises = range(1 if epsilon is None else draws)
+        found = np.array([[errors[epsilon, k, d] for d in noises] for k in range(SPLITS)])
         public, home = found.mean(axis=(0, 1))
         spread = found.std(axis=1).mean(axis=0)
         said(
@@ -204,34 +229,48 @@ def descended(
     return float(np.concatenate(squares).mean())
 
 
-def peers() -> None:
-    data = load_school()
-    folds = [standardised(data, k) for k in range(SPLITS)]
-    alone = []
-    for X, Xt, y, yt in folds:
-        fits = (RidgeCV(np.logspace(-1, 4, 16)).fit(a, b) for a, b in zip(X, y, strict=True))
-        squares = [(f.predict(c) - e) ** 2 for f, c, e in zip(fits, Xt, yt, strict=True)]
-        alone.append(float(np.concatenate(squares).mean()))
+PEERS: dict[str, tuple[float | None, ...]] = {
+    "MR-MTL": LAMBDAS,
+    "private local": (0.0,),
+    "FedAvg": (None,),
+}
+
+
+def peer_error(epsilon: float | None, rate: float, lam: float | None, split: int) -> float:
+    return descended(standardised(load_school(), split), epsilon, rate, lam, SEED + split)
+
+
+def ridge_error(split: int) -> float:
+    X, Xt, y, yt = standardised(load_school(), split)
+    fits = (RidgeCV(np.logspace(-1, 4, 16)).fit(a, b) for a, b in zip(X, y, strict=True))
+    squares = [(f.predict(c) - e) ** 2 for f, c, e in zip(fits, Xt, yt, strict=True)]
+    return float(np.concatenate(squares).mean())
+
+
+def peers(run: Runner) -> None:
+    alone = run(ridge_error, [(k,) for k in range(SPLITS)])
     said("school, ridge of each school alone, no privacy", mse=round(float(np.mean(alone)), 5))
+    settings = [
+        (epsilon, rate, lam)
+        for epsilon in (*EPSILONS, None)
+        for lambdas in PEERS.values()
+        for rate in RATES
+        for lam in lambdas
+    ]
+    cases = [(*each, split) for each in settings for split in range(SPLITS)]
+    errors = dict(zip(cases, run(peer_error, cases), strict=True))
     for epsilon in (*EPSILONS, None):
-        for name, lambdas in (("MR-MTL", LAMBDAS), ("private local", (0.0,)), ("FedAvg", (None,))):
-            grid = [(rate, lam) for rate in RATES for lam in lambdas]
-            scores = {each: tested(folds[:PICKED], epsilon, *each) for each in grid}
-            best = min(grid, key=lambda each: scores[each])
-            found = tested(folds, epsilon, *best)
+        for name, lambdas in PEERS.items():
+            mine = [each for each in settings if each[0] == epsilon and each[2] in lambdas]
+            means = [float(np.mean([errors[*each, k] for k in range(SPLITS)])) for each in mine]
+            best = int(np.argmin(means))
             said(
                 f"school, {name}, best on test rows",
                 epsilon=epsilon,
-                mse=round(found, 5),
-                rate=best[0],
-                lam=best[1],
+                mse=round(means[best], 5),
+                rate=mine[best][1],
+                lam=mine[best][2],
             )
-
-
-def tested(folds: Any, epsilon: float | None, rate: float, lam: float | None) -> float:
-    """The mean over these splits."""
-    each = [descended(fold, epsilon, rate, lam, SEED + k) for k, fold in enumerate(folds)]
-    return float(np.mean(each))
 
 
 # --- generated tasks -----------------------------------------------------------------------------
@@ -245,46 +284,198 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Any]] = {
 }
 
 
-def synthetic(draws: int) -> None:
-    """200 rows a task: test error as a share of every task alone without privacy."""
-    for name, made in FAMILIES.items():
-        data = made(np.random.default_rng(7))
+def generated_errors(name: str, epsilon: float | None, draws: int) -> tuple[float, float]:
+    """Of public and home models, as a share of every task alone without privacy."""
+    data = FAMILIES[name](np.random.default_rng(7))
 
-        def error(predicted: Any, data: Any = data) -> float:
-            return float(np.mean((predicted - data.y_test) ** 2))
+    def error(predicted: Any) -> float:
+        return float(np.mean((predicted - data.y_test) ** 2))
 
-        alone = SingleTask(ranges=data.ranges).fit(data.X, data.y, task=data.task)
-        single = error(alone.predict(data.X_test, task=data.task_test))
-        for epsilon in (0.5, 1.0, 3.0, 8.0, None):
-            budget = None if epsilon is None else Budget(epsilon)
-            found = []
-            for draw in range(1 if epsilon is None else draws):
-                model = silos(budget, data.ranges, draw)
-                model.fit(data.X, data.y, task=data.task)
-                public = model.predict(data.X_test, task=data.task_test)
-                home = model.predict_at_home(data.X_test, task=data.task_test)
-                found.append([error(public) / single, error(home) / single])
-            public, home = np.mean(found, axis=0)
-            said(
-                f"200 rows a task, {name}",
-                epsilon=epsilon,
-                public=round(float(public), 3),
-                home=round(float(home), 3),
-            )
+    alone = SingleTask(ranges=data.ranges).fit(data.X, data.y, task=data.task)
+    single = error(alone.predict(data.X_test, task=data.task_test))
+    budget, found = None if epsilon is None else Budget(epsilon), []
+    for draw in range(1 if epsilon is None else draws):
+        model = silos(budget, data.ranges, draw)
+        model.fit(data.X, data.y, task=data.task)
+        public = model.predict(data.X_test, task=data.task_test)
+        home = model.predict_at_home(data.X_test, task=data.task_test)
+        found.append([error(public) / single, error(home) / single])
+    public, home = np.mean(found, axis=0)
+    return float(public), float(home)
+
+
+def synthetic(run: Runner, draws: int) -> None:
+    """200 rows a task."""
+    cases = [(name, epsilon, draws) for name in FAMILIES for epsilon in (0.5, 1.0, 3.0, 8.0, None)]
+    for (name, epsilon, _), (public, home) in zip(cases, run(generated_errors, cases), strict=True):
+        found = {"public": round(public, 3), "home": round(home, 3)}
+        said(f"200 rows a task, {name}", epsilon=epsilon, **found)
+
+
+# --- HAR, with networks --------------------------------------------------------------------------
+
+
+def windows(scaled: bool) -> tuple[Any, ...]:
+    """Half of each person's windows to learn from, the other half to test on."""
+    data = load_har()
+    X = np.arcsinh(100 * data.X.astype(np.float64)) / 4
+    train = np.zeros(len(X), dtype=bool)
+    for label in np.unique(data.task):
+        rng = np.random.default_rng([HALVES, int(label)])
+        mine = rng.permutation(np.flatnonzero(data.task == label))
+        learned = mine[: len(mine) // 2]
+        train[learned] = True
+        if scaled:
+            X[mine] = (X[mine] - X[learned].mean(0)) / (X[learned].std(0) + 1e-6)
+    X = np.clip(X, -5, 5).astype(np.float32)
+    return X[train], data.y[train], data.task[train], X[~train], data.y[~train], data.task[~train]
+
+
+def har_scores(seed: int, scaled: bool = False, **settings: Any) -> tuple[float, float]:
+    """Accuracy of public and home models, the mean over people."""
+    import torch
+
+    from tacit.neural import FederatedMTL
+
+    torch.manual_seed(seed)
+    module = torch.nn.Sequential(
+        torch.nn.Linear(186, 100), torch.nn.ReLU(), torch.nn.Linear(100, 6)
+    )
+    settings |= {"noise": "simulated", "random_state": seed, "ledger": Ledger.in_memory()}
+    X, y, task, Xt, yt, tt = windows(scaled)
+    model = FederatedMTL(module, **settings).fit(X, y, task=task)
+    right = [each == yt for each in (model.predict(Xt, tt), model.predict_at_home(Xt, tt))]
+    public, home = (float(np.mean([r[tt == k].mean() for k in np.unique(tt)])) for r in right)
+    return public, home
+
+
+def har(seeds: int) -> None:
+    people: dict[str, Any] = {"unit": "example"}
+    nobody = people | {"budget": Budget(1e-4)}  # so little that no round is run: each by itself
+    cases: dict[str, dict[str, Any]] = {
+        "single": nobody | {"scaled": True},
+        "single, as all others are scaled": nobody,
+        "eps 2": people | {"budget": Budget(2.0)},
+        "eps 8": people | {"budget": Budget(8.0)},
+        "eps 8, MR-MTL": people | {"budget": Budget(8.0), "method": "mtl", "pull": 1.0},
+        "no privacy": {},
+    }
+    for name, settings in cases.items():
+        found = np.array([har_scores(seed, **settings) for seed in range(seeds)])
+        (public, home), spread = found.mean(axis=0), found.std(axis=0)
+        said(
+            f"har, {name}",
+            public=round(float(public), 4),
+            home=round(float(home), 4),
+            sd=[round(float(s), 4) for s in spread],
+        )
+
+
+# --- the gradients of rows -----------------------------------------------------------------------
+
+COUNT, ROWS = 30, 64
+
+
+def gradients(times: int = 20) -> None:
+    """30 silos × 64 rows × MLP 186-100-6: milliseconds of all silos at once, and of a loop over
+    Opacus; the least and the median of ``times``, taken in turns."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    modules = [
+        torch.nn.Sequential(torch.nn.Linear(186, 100), torch.nn.ReLU(), torch.nn.Linear(100, 6))
+        for _ in range(COUNT)
+    ]
+    X, y = torch.randn(COUNT * ROWS, 186), torch.randint(6, (COUNT * ROWS,))
+    ways = our_gradients(modules, X, y) | opacus_gradients(modules, X, y)
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(times):
+        for name, way in ways.items():
+            begun = time.perf_counter()
+            way()
+            taken[name].append(1e3 * (time.perf_counter() - begun))
+    for name, each in taken.items():
+        said(name, least_ms=round(min(each), 1), median_ms=round(float(np.median(each)), 1))
+
+
+def our_gradients(modules: Any, X: Any, y: Any) -> dict[str, Callable[[], Any]]:
+    import torch
+
+    from tacit.neural.client_training import LocalWork, Trainer
+    from tacit.neural.clients import Examples
+    from tacit.neural.sampling import Everyone
+    from tacit.neural.silos.people_sums import PeopleRows, PeopleSum
+    from tacit.neural.silos.row_gradients import RowGradients
+    from tacit.neural.stacked import Stacked
+
+    stacked = Stacked(copy.deepcopy(modules[0]), X[:2])
+    examples = Examples(X, y, np.arange(0, COUNT * ROWS + 1, ROWS))
+    made = RowGradients.of(Trainer(stacked, LocalWork(1, ROWS, 0.1), examples))
+    models = torch.stack([
+        torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules
+    ])  # fmt: skip
+    places, ones = list(np.arange(COUNT * ROWS).reshape(COUNT, ROWS)), np.ones(ROWS)
+    statistic = PeopleSum(1.0, 1.0, Everyone(), ROWS).statistic
+
+    def summed() -> list[Any]:
+        return [statistic.total(PeopleRows(f, ones), 1.0) for f in made.each(models, places)]
+
+    return {
+        "gradients of rows, ours": lambda: list(made.each(models, places)),
+        "clipped and summed, ours": summed,
+    }
+
+
+def opacus_gradients(modules: Any, X: Any, y: Any) -> dict[str, Callable[[], Any]]:
+    import torch
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    theirs = [GradSampleModule(module) for module in modules]
+    noiseless = {"noise_multiplier": 0.0, "max_grad_norm": 1.0, "expected_batch_size": ROWS}
+    optimizers = [
+        DPOptimizer(torch.optim.SGD(module.parameters(), lr=0.1), **noiseless) for module in theirs
+    ]
+
+    def loop(clip: bool) -> None:
+        for j, (module, optimizer) in enumerate(zip(theirs, optimizers, strict=True)):
+            optimizer.zero_grad()
+            mine = slice(j * ROWS, (j + 1) * ROWS)
+            outputs = module(X[mine].clone().requires_grad_())
+            loss = torch.nn.functional.cross_entropy(outputs, y[mine], reduction="sum")
+            loss.backward()  # type: ignore[no-untyped-call] # torch's
+            if clip:
+                optimizer.clip_and_accumulate()
+
+    return {
+        "gradients of rows, Opacus": lambda: loop(False),
+        "clipped and summed, Opacus": lambda: loop(True),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=4, help="fits per split and ε, new noise each")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--only", nargs="+", default=["school", "peers", "synthetic"])
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", PrivacyWarning)  # δ is theirs, and not below 1/12,000
+
+    def run(work: Callable[..., Any], cases: Sequence[tuple[Any, ...]]) -> list[Any]:
+        with ProcessPoolExecutor(arguments.jobs) as pool:
+            return list(pool.map(work, *zip(*cases, strict=True)))
+
     if "school" in arguments.only:
-        school(arguments.draws)
+        school(run, arguments.draws)
     if "peers" in arguments.only:
-        peers()
+        peers(run)
     if "synthetic" in arguments.only:
-        synthetic(arguments.draws)
+        synthetic(run, arguments.draws)
+    if "har" in arguments.only:
+        har(seeds=3)
+    if "gradients" in arguments.only:
+        gradients()
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ def in_any_silos() -> Guarantee:
 def beside_people(found: Guarantee, people: int) -> Guarantee:
     """With δ said beside the number of people, who are the units here, not of silos."""
     kept = [sentence for sentence in found.not_covered if not sentence.startswith(DELTA)]
-    beside = delta_beside(found.delta, people, "people")
-    return replace(found, not_covered=(*kept, beside))
+    beside = [delta_beside(found.delta, people, "people")] if found.delta > 0 else []
+    return replace(found, not_covered=(*kept, *beside))
 
 
 def warn_of_delta(door: Door, people: int) -> None:

@@ -14,7 +14,7 @@ from tacit import Budget, Ledger
 from tacit.certificate import checked
 from tacit.cli.verify import judged
 from tacit.engine import Step
-from tacit.errors import BudgetExceeded, InvalidInput, NotPure, PrivacyWarning
+from tacit.errors import BudgetExceeded, InvalidInput, NoiseWarning, NotPure, PrivacyWarning
 from tacit.neural import FederatedMTL
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
@@ -106,6 +106,13 @@ def test_what_a_silo_hands_out_is_sound(settings: dict[str, Any], tmp_path: Path
     assert [checked(tmp_path / name, key).problems for name in ("one", "public")] == [(), ()]
     kind, judgement = judged(tmp_path / "one", key)
     assert (kind, judgement.ok) == ("hand-out", True)
+
+
+def test_where_noise_outweighs_what_is_learned_nothing_is_spent_and_that_is_said() -> None:
+    with pytest.warns(NoiseWarning, match="no round is run, nothing is spent"):
+        model = fitted(method="auto", rounds=None, budget=Budget(0.01), finetune="auto")
+    assert (model.rounds_, model.guarantee_.epsilon) == (0, 0.0)
+    assert model.private_home_["own"] == SILOS
 
 
 # --- budgets -------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -71,14 +72,14 @@ class PeopleRows:
 
     def summed(self, limit: float = math.inf) -> FloatArray:
         """(d,), in doubles: Σ of the rows, each scaled to a norm of at most ``limit``."""
-        device = self.factors[0].left.device
-        total = torch.zeros(self.shape[1], dtype=torch.float64, device=device)
-        for start in range(0, len(self), BLOCK):
-            some = slice(start, start + BLOCK)
-            layers = [layer[some] for layer in self.factors]
-            scales = torch.from_numpy(_scales(layers, self.weights[some], limit))
-            total += torch.cat([part for layer in layers for part in _weighted(layer, scales)])
-        return np.asarray(total.cpu().numpy())
+        blocks = range(0, max(1, len(self)), BLOCK)
+        sums = (self._summed(slice(start, start + BLOCK), limit) for start in blocks)
+        return np.asarray(reduce(torch.add, sums).cpu().numpy())
+
+    def _summed(self, some: slice, limit: float) -> Tensor:
+        layers = [layer[some] for layer in self.factors]
+        scales = torch.from_numpy(_scales(layers, self.weights[some], limit))
+        return torch.cat([part for layer in layers for part in _weighted(layer, scales)])
 
 
 def _scales(layers: Factors, weights: FloatArray, limit: float) -> FloatArray:
