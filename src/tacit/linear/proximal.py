@@ -3,10 +3,11 @@ r"""Fast solvers of the non-private multi-task problems (S1, Eq. 2, 3 and 23).
 .. math:: \min_W Σ_t Σ_i ℓ(x_iᵀw_t + b_t; y_i) + λ Ω(W)
 
 ``accelerated`` is the accelerated proximal gradient method with adaptive restart (Beck and Teboulle
-2009; O'Donoghue and Candès 2015). ``optimum`` runs it in the subspace that the solution uses: the
-trace norm's solution lives in a few directions, that of ℓ2,1 in a few features, so the tasks'
-problems have a few variables each. After each inner solve one proximal step of the whole problem
-shows which directions are missing; it is also the test of optimality.
+2009; O'Donoghue and Candès 2015); squared losses, whose curvature is known, are solved by
+alternating directions (splitting.py). ``optimum`` runs either in the subspace that the solution
+uses: the trace norm's solution lives in a few directions, that of ℓ2,1 in a few features, so the
+tasks' problems have a few variables each. After each inner solve one proximal step of the whole
+problem shows which directions are missing; it is also the test of optimality.
 
 Models are rows, (m, D); the last column, the intercept, is never penalised.
 """
@@ -24,6 +25,7 @@ from tacit.linear.penalties import L1Norm, Penalty
 from tacit.linear.problems import Problems
 from tacit.linear.row_algebra import each_times, row_sums
 from tacit.linear.smooth import Smooth, smooth_part
+from tacit.linear.splitting import alternating
 from tacit.linear.standardised import standardised
 from tacit.linear.threads import isolated, one_blas_thread
 
@@ -34,6 +36,7 @@ NARROW = 0.6  # a subspace wider than this share of d saves nothing
 GROWTH = 10  # new directions at a time, at least
 INNER = 0.02  # accuracy inside a subspace, relative to what is missing outside
 
+Gradient = Callable[[FloatArray], FloatArray]
 Prox = Callable[[FloatArray, float], FloatArray]
 
 
@@ -47,7 +50,7 @@ def penalised_prox(penalty: Penalty, level: float | FloatArray) -> Prox:
 
 
 def accelerated(
-    gradient: Callable[[FloatArray], FloatArray],
+    gradient: Gradient,
     prox: Prox,
     start: FloatArray,
     step: float,
@@ -78,7 +81,7 @@ def accelerated(
 
 @isolated()
 def accelerated_alone(
-    gradient: Callable[[FloatArray], FloatArray],
+    gradient: Gradient,
     prox: Prox,
     start: FloatArray,
     step: float,
@@ -134,13 +137,32 @@ def _optimum(
             break
         W, step = _solved_within(smooth, prox, U, W, max(stop / 2, INNER * residual))
         slope = smooth.gradient(W)
-    return accelerated(smooth.gradient, prox, W, 1 / float(smooth.bounds().max()), stop=stop)
+    return _solved(smooth, prox, W, stop)
+
+
+def _solved(smooth: Smooth, prox: Prox, start: FloatArray, stop: float) -> FloatArray:
+    """In all variables: along the tasks' curvatures where they are known, else by gradients."""
+    bases = smooth.eigenbases
+    if bases is None:
+        step = 1 / max(float(smooth.bounds().max(initial=0.0)), 1e-300)
+        return accelerated(smooth.gradient, prox, start, step, stop=stop)
+    return alternating(
+        bases.nearest,
+        bases.gradient,
+        prox,
+        start,
+        weight=bases.typical,
+        stop=stop,
+        most=MOST_STEPS,
+    )
 
 
 def _subspace(penalty: Penalty, W: FloatArray, ahead: FloatArray) -> FloatArray | None:
     """Orthonormal (d, r): what W uses and the strongest of what the next step would use."""
     before, after = penalty.basis(W[:, :-1].T), penalty.basis(ahead[:, :-1].T)
     if before is None or after is None:
+        return None
+    if before.size and after.shape[1] > NARROW * len(after):  # the solution will not be narrow
         return None
     most = max(GROWTH, 2 * before.shape[1])
     strongest = after[:, :most]
@@ -156,8 +178,8 @@ def _solved_within(
     F = np.zeros((len(U) + 1, U.shape[1] + 1))
     F[:-1, :-1], F[-1, -1] = U, 1.0
     small = smooth.restricted(F)
-    step = 1 / max(float(small.bounds().max()), 1e-300)
-    return accelerated(small.gradient, prox, start @ F, step, stop=stop) @ F.T, step
+    step = 1 / max(float(small.bounds().max(initial=0.0)), 1e-300)
+    return _solved(small, prox, start @ F, stop) @ F.T, step
 
 
 def decomposed_optimum(
@@ -171,7 +193,7 @@ def decomposed_optimum(
 ) -> tuple[FloatArray, FloatArray]:
     """P (m, D) and Q (m, D) of S1, Eq. (23): loss(P + Q) + λ₁ Ω₁(P) + λ₂ Ω₂(Q).
 
-    One accelerated method on [P, Q]; the loss has twice the curvature there. The intercept is P's.
+    One method on [P, Q]; the loss has twice the curvature there. The intercept is P's.
     """
     width = start.shape[1]
     first, second = (
@@ -180,19 +202,39 @@ def decomposed_optimum(
 
     def gradient(both: FloatArray) -> FloatArray:
         slope = smooth.gradient(both[:, :width] + both[:, width:])
-        fixed = np.hstack([slope[:, :-1], np.zeros((len(slope), 1))])
-        return np.hstack([slope, fixed])
+        return np.hstack([slope, slope])
 
     def prox(both: FloatArray, step: float) -> FloatArray:
-        return np.hstack([first(both[:, :width], step), second(both[:, width:], step)])
+        P, Q = first(both[:, :width], step), second(both[:, width:], step)
+        Q[:, -1] = 0.0
+        return np.hstack([P, Q])
 
-    curvature = 2 * float(smooth.bounds().max(initial=0.0))
     start = np.hstack([start, np.zeros_like(start)])
-    if curvature <= 0:
-        return start[:, :width], start[:, width:]
-    stop = tolerance * max(float(np.linalg.norm(gradient(np.zeros_like(start)))), 1e-300)
-    both = accelerated(gradient, prox, start, 1 / curvature, stop=stop)
+    stop = tolerance * float(np.linalg.norm(gradient(np.zeros_like(start))))
+    with one_blas_thread():
+        both = _solved_apart(smooth, gradient, prox, start, stop)
     return both[:, :width], both[:, width:]
+
+
+def _solved_apart(
+    smooth: Smooth, gradient: Gradient, prox: Prox, start: FloatArray, stop: float
+) -> FloatArray:
+    """As _solved, in [P, Q] with a smooth part of P + Q.
+
+    Whatever P + Q = W is, ½ρ‖P − p‖² + ½ρ‖Q − q‖² is least where both are equally far from where
+    they should be, and then it is ¼ρ‖W − p − q‖²."""
+    bases, width = smooth.eigenbases, start.shape[1] // 2
+    if bases is None:
+        step = 1 / max(2 * float(smooth.bounds().max(initial=0.0)), 1e-300)
+        return accelerated(gradient, prox, start, step, stop=stop)
+
+    def nearest(point: FloatArray, weight: float) -> FloatArray:
+        together = point[:, :width] + point[:, width:]
+        missing = (bases.nearest(together, weight / 2) - together) / 2
+        return point + np.hstack([missing, missing])
+
+    weight = bases.typical
+    return alternating(nearest, gradient, prox, start, weight=weight, stop=stop, most=MOST_STEPS)
 
 
 # --- rows that are held out ---------------------------------------------------------------------

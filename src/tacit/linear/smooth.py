@@ -16,6 +16,7 @@ from tacit.arrays import FloatArray
 from tacit.linear.losses import Loss
 from tacit.linear.problems import Block, Problems, blocks, each_block, each_matrix
 from tacit.linear.row_algebra import each_times, row_norms, times_each
+from tacit.linear.splitting import Eigenbases, eigenbases, eigenbases_of_rows
 
 EXACT_BOUND = 64  # up to this width the largest eigenvalue is computed, above it is estimated
 POWER_STEPS = 20
@@ -48,6 +49,11 @@ class Quadratic:
     def bounds(self) -> FloatArray:
         """(m,): the largest curvature of each task."""
         return largest_eigenvalues(self.G)
+
+    @cached_property
+    def eigenbases(self) -> Eigenbases:
+        """What a solver needs that steps along all tasks' curvatures."""
+        return eigenbases(self.G, self.b)
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,20 @@ class Rowwise:
     def bounds(self) -> FloatArray:
         """(m,): of each XᵀX, times the largest ℓ''."""
         return self.loss.most_curvature * largest_eigenvalues(_grams(self.problems, self.weights))
+
+    @cached_property
+    def eigenbases(self) -> Eigenbases | None:
+        """The same where the loss is quadratic, from the rows: they may be fewer than columns."""
+        if not self.loss.quadratic:
+            return None
+        p = self.problems
+        X = p.X if (self.weights == 1).all() else p.X * np.sqrt(self.weights)[:, None]
+        found = [(b.tasks, *eigenbases_of_rows(b.padded(X))) for b in blocks(p)]
+        rank = max((V.shape[2] for _, V, _ in found), default=0)
+        V, values = np.zeros((p.n_tasks, p.X.shape[1], rank)), np.zeros((p.n_tasks, rank))
+        for tasks, its, own in found:
+            V[tasks, :, : own.shape[1]], values[tasks, : own.shape[1]] = its, own
+        return Eigenbases(V, values, p.sum_rows(p.X * (self.weights * p.y)[:, None]))
 
     def _ridge(self) -> FloatArray:
         """(m,): on the last column; tasks without rows have none."""

@@ -1,0 +1,105 @@
+"""Alternating directions: the exact step of a squared loss, and how few of them are needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tacit.arrays import FloatArray
+from tacit.linear.losses import Logistic, Squared
+from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
+from tacit.linear.problems import Problems
+from tacit.linear.proximal import highest_level, penalised_prox
+from tacit.linear.smooth import Quadratic, Rowwise, quadratic, smooth_part
+from tacit.linear.splitting import alternating
+
+
+def ragged(sizes: list[int], d: int, seed: int = 0) -> Problems:
+    rng, total = np.random.default_rng(seed), sum(sizes)
+    X = np.column_stack([rng.normal(size=(total, d)), np.ones(total)])
+    return Problems(X, rng.normal(size=total), np.append(0, np.cumsum(sizes)))
+
+
+@pytest.mark.parametrize("sizes", [[3, 9, 4], [40, 7, 30], [1, 1, 0]])
+@pytest.mark.parametrize("weight", [1e-3, 2.0, 1e4])
+def test_the_nearest_point_is_where_the_gradient_vanishes(sizes: list[int], weight: float) -> None:
+    problems = ragged(sizes, 6)
+    rows = np.random.default_rng(1).uniform(0.5, 2.0, len(problems.y))
+    for smooth in (quadratic(problems, rows), Rowwise(problems, Squared(), rows)):
+        bases = smooth.eigenbases
+        assert bases is not None
+        point = np.random.default_rng(2).normal(size=(3, 7))
+        W = bases.nearest(point, weight)
+        size = np.abs(smooth.gradient(point)).max() + weight
+        np.testing.assert_allclose(
+            smooth.gradient(W) + weight * (W - point), 0 * W, atol=1e-9 * size
+        )
+        np.testing.assert_allclose(bases.gradient(W), smooth.gradient(W), atol=1e-10 * size)
+
+
+def test_only_a_quadratic_loss_has_eigenbases() -> None:
+    assert smooth_part(ragged([5, 5], 2), Logistic()).eigenbases is None
+
+
+@pytest.mark.parametrize("penalty", [TraceNorm(), GroupNorm()])
+@pytest.mark.parametrize("share", [0.1, 1e-3])
+def test_rows_that_are_nearly_alike_cost_few_steps(penalty: Penalty, share: float) -> None:
+    """Condition 10⁶: proximal gradient steps would be counted in tens of thousands."""
+    rng, m, d, n = np.random.default_rng(0), 30, 12, 60
+    X = (rng.normal(size=(m * n, 1)) + 1e-3 * rng.normal(size=(m * n, d))) * np.geomspace(1, 3, d)
+    y = X @ rng.normal(size=d) + 0.01 * rng.normal(size=m * n)
+    problems = Problems(np.column_stack([X, np.zeros(m * n)]), y, np.arange(0, m * n + 1, n))
+    smooth, zero = smooth_part(problems, Squared()), np.zeros((m, d + 1))
+    assert isinstance(smooth, Quadratic)
+    level, bases = share * highest_level(smooth, penalty, zero), smooth.eigenbases
+    steps = []
+
+    def nearest(point: FloatArray, weight: float) -> FloatArray:
+        steps.append(weight)
+        return bases.nearest(point, weight)
+
+    stop = 1e-7 * float(np.linalg.norm(smooth.gradient(zero)))
+    prox = penalised_prox(penalty, level)
+    W = alternating(
+        nearest,
+        bases.gradient,
+        prox,
+        zero,
+        weight=bases.typical,
+        stop=stop,
+        most=20_000,
+    )
+    assert len(steps) < 1500
+    length = 1 / float(smooth.bounds().max())
+    ahead = prox(W - length * smooth.gradient(W), length)
+    assert np.linalg.norm(ahead - W) <= stop * length
+
+
+def test_it_starts_where_it_ended() -> None:
+    problems = ragged([40, 30, 50], 6)
+    smooth, zero = smooth_part(problems, Squared()), np.zeros((3, 7))
+    bases = smooth.eigenbases
+    assert bases is not None
+    prox = penalised_prox(TraceNorm(), 0.1 * highest_level(smooth, TraceNorm(), zero))
+    stop = 1e-9 * float(np.linalg.norm(smooth.gradient(zero)))
+    first: list[float] = []
+    again: list[float] = []
+
+    def run(start: FloatArray, steps: list[float]) -> FloatArray:
+        def nearest(point: FloatArray, weight: float) -> FloatArray:
+            steps.append(weight)
+            return bases.nearest(point, weight)
+
+        return alternating(
+            nearest,
+            bases.gradient,
+            prox,
+            start,
+            weight=bases.typical,
+            stop=stop,
+            most=20_000,
+        )
+
+    found = run(zero, first)
+    np.testing.assert_allclose(run(found, again), found, atol=1e-7)
+    assert len(again) < len(first) / 2
