@@ -13,6 +13,7 @@ from scipy.special import softmax
 from tacit.arrays import FloatArray
 from tacit.engine import Facts, Public, Step
 from tacit.estimator.open_scale import unclear, voted_scales
+from tacit.learners.shared_prior.candidates import Candidate, candidates, only_plain, rough
 from tacit.learners.shared_prior.lessons import TRUSTED, Lessons, Values
 from tacit.learners.shared_prior.posterior_mixture import SCALES, Priors
 from tacit.learners.shared_prior.release_schedule import (
@@ -31,6 +32,7 @@ INDIFFERENCE = {"variances": 0.005, "priors": 0.01}
 NOISE_SPREADS = (0.4, 1.3, 2.5)  # nats
 HETEROGENEOUS = 0.3  # below this noise all spreads of the tasks' noises are voted on
 LEAST_SCALE_SPREAD = 1.5  # nats
+MOST_FLATTERED = 3.0  # nats
 UNITS = ("target_scale", "feature_scale", "own_units")
 
 
@@ -50,6 +52,11 @@ class Coordinator:
     def steps(self) -> tuple[Step, ...]:
         """All releases of the run, in order."""
         return self.schedule.steps
+
+    @property
+    def _last_vote(self) -> str:
+        """The vote on (c, s) after which priors are made."""
+        return self.steps[-2].name
 
     def start(self) -> Public:
         """Declared constants: nothing was learned."""
@@ -80,7 +87,7 @@ class Coordinator:
 
     def needed(self, step: Step, shared: Mapping[str, Any]) -> Mapping[str, Any]:
         """What is shared further: the lessons only until priors were made of them."""
-        if step.name not in ("variances", "adjustment"):
+        if step.name != self._last_vote:
             return shared
         return {name: shared[name] for name in UNITS}
 
@@ -91,14 +98,14 @@ class Coordinator:
         if step.name == "priors":
             return {"vote": self._vote(Priors.of(values), total, sigma)}
         told = Lessons.of(values)
-        if step.name in ("variances", "adjustment"):
+        if step.name == self._last_vote:
             return vars(self._priors(told, *self._voted(step, total, sigma)))
         more = self._lesson(step, told, values, total, sigma)
         following = self.steps[self.steps.index(step) + 1].name
-        if following == "variances 0":
-            more = more.ready_to_refine()
-        if following in ("variances", "adjustment"):
+        if following == self._last_vote:
             more = replace(more, frame=self._rough(more))
+        elif following == "variances 0":
+            more = more.ready_to_refine()
         return {k: np.asarray(v) for k, v in vars(more).items() if v is not getattr(told, k)}
 
     def _scales(self, total: FloatArray, sigma: float) -> Values:
@@ -140,7 +147,7 @@ class Coordinator:
     ) -> tuple[float, float, float, float]:
         """Posterior means of log c and log s, relative to what they were, and their spreads."""
         wide = is_wide(step.name)
-        scales, noises = (np.log(x) for x in variance_grid(wide, self.facts.loss))
+        scales, noises = (np.log(x) for x in variance_grid(step.name, self.facts.loss))
         near = nearness(scales, LIKE["scale"]), nearness(noises, LIKE["noise"])
         alike = np.asarray(np.kron(*near), dtype=np.float64)
         n_tasks, indifference = self.facts.n_tasks, INDIFFERENCE["variances"]
@@ -166,34 +173,22 @@ class Coordinator:
 
     # --- priors --------------------------------------------------------------------------------
 
-    def _isotropic(self, told: Lessons) -> FloatArray:
-        """A covariance without structure, as large as T where that was refined."""
-        plain = told.base @ told.base.T
-        if self.schedule.refinements:
-            learned = told.outer @ told.linear @ told.outer.T
-            return np.asarray(plain * (np.trace(learned) / np.trace(plain)))
-        return plain
-
     def _rough(self, told: Lessons) -> FloatArray:
-        """The coordinates in which c and s are voted on."""
-        linear = told.outer @ told.linear @ told.outer.T
-        error = told.mean_covariance / told.noise**2
-        return square_root(0.5 * linear + 0.5 * self._isotropic(told) + error)
+        return rough(told, bool(self.schedule.refinements))
 
     def _priors(
         self, told: Lessons, log_scale: float, log_noise: float, of_scale: float, of_noise: float
     ) -> Priors:
         """Every prior that a task may use at home, at the voted scale."""
-        scale = math.exp(log_scale)
-        pairs = self._candidates(told, scale)
+        scale, refined = math.exp(log_scale), bool(self.schedule.refinements)
+        drowned = self.schedule.drowned
+        found = only_plain(told) if drowned else candidates(told, scale, refined)
         spreads = NOISE_SPREADS if self.schedule.noise < HETEROGENEOUS else NOISE_SPREADS[:1]
         widened = [max(spread, of_noise) * (1 + min(1.0, of_noise)) for spread in spreads]
-        handicap = np.zeros(1 + len(pairs))
-        handicap[0] = 1.0 if self.schedule.drowned else min(2.0, self.schedule.noise)
-        handicap[1] = min(1.0, self.schedule.noise)
+        handicap = self._handicap(found)
         return Priors(
-            np.stack([mean for mean, _ in pairs]),
-            np.stack([square_root(scale * covariance) for _, covariance in pairs]),
+            np.stack([each.mean for each in found]),
+            np.stack([square_root(scale * each.covariance) for each in found]),
             told.noise * math.exp(log_noise),
             np.asarray(widened),
             max(LEAST_SCALE_SPREAD, of_scale),
@@ -201,24 +196,16 @@ class Coordinator:
             np.zeros((len(widened), len(handicap), len(SCALES))),
         )
 
-    def _candidates(self, told: Lessons, scale: float) -> list[tuple[FloatArray, FloatArray]]:
-        """Means and covariances, over s²c: around the mean, and around zero with the mean's length
-        in the covariance. The mean's error is part of every covariance around it."""
-        plain, mean, zero = self._isotropic(told), told.mean, np.zeros(self.facts.width)
-        if self.schedule.drowned:
-            return [(mean, plain)]
-        error = told.mean_covariance / told.noise**2 / scale
-        linear, sharp, raw, pooled = (
-            told.outer @ T @ told.outer.T for T in (told.linear, told.sharp, told.raw, told.pooled)
-        )
-        around = [plain, linear, np.diag(np.diag(linear)), sharp, 0.5 * linear + 0.1 * plain]
-        found = [(mean, covariance + error) for covariance in around]
+    def _handicap(self, found: list[Candidate]) -> FloatArray:
+        """(1 + A,): noise speaks for a task by itself; and where there is hardly any, p numbers
+        fitted to m tasks flatter them by p/m nats each (Akaike)."""
+        handicap = np.zeros(1 + len(found))
+        handicap[0] = 1.0 if self.schedule.drowned else min(2.0, self.schedule.noise)
+        handicap[1] = min(1.0, self.schedule.noise)
         if self.schedule.refinements:
-            whole = np.outer(mean, mean) / told.noise**2 / scale + error
-            ends = [plain + whole, sharp + whole + 0.05 * plain, sharp + whole]
-            return found + [(zero, covariance) for covariance in ends]
-        found.append((mean, pooled + 0.03 * plain + error))
-        return found + [(zero, covariance) for covariance in (plain, raw + 0.05 * plain, raw)]
+            flattered = np.array([each.fitted for each in found]) / self.facts.n_tasks
+            handicap[1:] -= np.minimum(flattered, MOST_FLATTERED)
+        return handicap
 
 
 def _moments(weight: FloatArray, places: FloatArray) -> tuple[float, float]:

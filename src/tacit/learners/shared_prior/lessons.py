@@ -124,7 +124,7 @@ class Lessons:
             sharp=sharp,
             raw=raw[1],
             direction=np.linalg.solve(inner, along),
-            stride=self.size * FIRST_STRIDE * math.sqrt(d / 10) * (0.5 if later else 1.0),
+            stride=self.size * FIRST_STRIDE * (0.5 if later else 1.0),
             error=spread * self.base @ self.base.T,
             weight=m,
         )

@@ -16,7 +16,7 @@ from tacit.estimator.open_scale import in_shared_units, scale_votes
 from tacit.learners.shared_prior.gaussian_tasks import Likelihoods, View, likelihoods
 from tacit.learners.shared_prior.lessons import USUAL_SIZE, WINDOW, Lessons, Values, values_of
 from tacit.learners.shared_prior.posterior_mixture import Priors
-from tacit.learners.shared_prior.release_schedule import is_wide, variance_grid
+from tacit.learners.shared_prior.release_schedule import variance_grid
 from tacit.linear.model_averaging import ballots
 from tacit.linear.problems import Problems
 from tacit.linear.row_algebra import directed, or_zero
@@ -69,7 +69,7 @@ class Tasks:
             case "scores":
                 clip = told.score_clip(float(values["score_width"]))
                 return joined(view.scores(told.noise)[1] / clip, tilt)
-        scales, noises = variance_grid(is_wide(step.name), loss)
+        scales, noises = variance_grid(step.name, loss)
         return ballots(view.log_likelihood(scales, told.noise * noises))
 
 

@@ -31,11 +31,11 @@ VOTES = 0.14  # of μ²: both votes at the end, of which the first takes
 VARIANCES = 0.35
 TARGETS = 0.05  # of what is left: level and size of the targets together
 LENGTHS = 0.15  # the line searches
-FIRST_ROUND = 0.35
 COARSE = 0.4  # the direction rounds of a rich run
 REFINING = {"votes": 0.12, "information": 0.18, "scores": 0.7}
 MOST_REFINEMENTS = 6
 SECOND_REFINEMENT = 0.03  # a further one must keep the noise below this
+MEAN_ONLY = (4.0, 8.0)  # noise from which a moment gives way to the mean, and where it is given up
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ReleaseSchedule:
         refinements = refining_rounds(noise) if rich else 0
         shares = _shares(facts, directions, refinements)
         steps = tuple(Step(name, _mechanism(name, share, facts)) for name, share in shares)
-        return cls(noise, drowned, directions, refinements, tilt_for(width), steps)
+        return cls(noise, drowned, directions, refinements, tilt_for(width, noise), steps)
 
 
 def direction_rounds(noise: float) -> int:
@@ -91,13 +91,16 @@ def score_width(noise: float) -> float:
     return float(np.clip(2 * (0.01 / noise) ** 0.35, 2, 10))
 
 
-def tilt_for(width: int) -> float:
-    """t: a mean of d numbers beside a moment of d(d+1)/2 needs the less weight the more there are.
+def tilt_for(width: int, noise: float) -> float:
+    """t: a mean of d numbers beside a moment of d(d+1)/2 needs the less weight the more there are;
+    but where the moment drowns, t = 1, and the mean is as accurate as if it alone were released.
 
-    >>> round(tilt_for(27), 3)
-    0.283
+    >>> [round(tilt_for(27, noise), 3) for noise in (1.0, 6.0, 10.0)]
+    [0.283, 0.703, 1.0]
     """
-    return float(min(0.5, 0.85 * width ** (-1 / 3)))
+    beside = min(0.5, 0.85 * width ** (-1 / 3))
+    drowns = np.interp(math.log(noise), np.log(MEAN_ONLY), (0.0, 1.0))
+    return float(beside + drowns * (1 - beside))
 
 
 def _shares(facts: Facts, directions: int, refinements: int) -> list[tuple[str, float]]:
@@ -112,23 +115,21 @@ def _shares(facts: Facts, directions: int, refinements: int) -> list[tuple[str, 
     coarse = COARSE * lessons if refinements else lessons
     if directions and targets:
         shares += [("level", targets / 2 * coarse), ("size", targets / 2 * coarse)]
-    for i, weight in enumerate(_round_weights(directions)):
-        shares.append((f"directions {i}", (1 - targets - LENGTHS) * coarse * weight))
-        shares.append((f"length {i}", LENGTHS * coarse * weight))
+    for i in range(directions):
+        shares.append((f"directions {i}", (1 - targets - LENGTHS) * coarse / directions))
+        shares.append((f"length {i}", LENGTHS * coarse / directions))
     for i in range(refinements):
         amount = (lessons - coarse) / refinements
-        vote = "variances" if i == 0 else "adjustment"
-        shares += [(f"{vote} {i}", REFINING["votes"] * amount)]
+        shares += [(_vote(i), REFINING["votes"] * amount)]
         shares += [(f"{kind} {i}", REFINING[kind] * amount) for kind in ("information", "scores")]
     left = 1 - sum(share for _, share in shares)
-    vote = "adjustment" if refinements else "variances"
-    return [*shares, (vote, VARIANCES * left), ("priors", (1 - VARIANCES) * left)]
+    last = (_vote(refinements), VARIANCES * left)
+    return [*shares, last, ("priors", (1 - VARIANCES) * left)]
 
 
-def _round_weights(rounds: int) -> list[float]:
-    if rounds < 2:
-        return [1.0] * rounds
-    return [FIRST_ROUND] + [(1 - FIRST_ROUND) / (rounds - 1)] * (rounds - 1)
+def _vote(number: int) -> str:
+    """The vote on (c, s) before refinement ``number``, or after the last."""
+    return f"adjustment {number}" if number else "variances 0"
 
 
 def _mechanism(name: str, share: float, facts: Facts) -> Mechanism:
@@ -149,10 +150,21 @@ def is_wide(step: str) -> bool:
     return step.startswith("variances")
 
 
-def variance_grid(wide: bool, loss: Loss) -> tuple[FloatArray, FloatArray]:
+def reach(step: str) -> float:
+    """How far an adjustment looks, over the usual: less and less, so that (c, s) settle.
+
+    >>> [round(reach(f"adjustment {i}"), 2) for i in (1, 2, 3, 9)]
+    [2.0, 1.41, 1.0, 0.5]
+    """
+    return float(max(0.5, 2 ** ((3 - int(step.split()[1])) / 2)))
+
+
+def variance_grid(step: str, loss: Loss) -> tuple[FloatArray, FloatArray]:
     """The scales c and the noises, relative to s, that tasks vote on; a logistic task has no s."""
-    scales = 10.0 ** (np.arange(-2.0, 4.0) if wide else np.linspace(-0.7, 0.7, 5))
-    if loss.targets_are_classes:
-        return scales, np.ones(1)
-    far = np.array([-4.5, -3.5, -2.7, -2, -1.4, -0.9, -0.4, 0.1])
-    return scales, np.exp(far if wide else np.linspace(-0.5, 0.5, 5))
+    if is_wide(step):
+        decades = np.arange(-2.0, 4.0)
+        nats = np.array([-4.5, -3.5, -2.7, -2, -1.4, -0.9, -0.4, 0.1])
+    else:
+        decades = reach(step) * np.linspace(-0.7, 0.7, 5)
+        nats = reach(step) * np.linspace(-0.5, 0.5, 5)
+    return 10.0**decades, np.ones(1) if loss.targets_are_classes else np.exp(nats)

@@ -54,6 +54,25 @@ def rotation_invariant(matrix: FloatArray, spread: float) -> FloatArray:
     return np.asarray((vectors * (values - 2 * spread * transform)) @ vectors.T)
 
 
+def spikes(matrix: FloatArray, spread: float) -> FloatArray:
+    """Only what stands out of symmetric noise with s² = spread, at the size that it deserves.
+
+    A true eigenvalue θ > s shows as y = θ + s²/θ, its vector with squared cosine 1 − s²/θ²
+    (Benaych-Georges and Nadakuditi 2011): y is read as θ − s²/θ. The edge 2s of d × d noise
+    fluctuates by about 2s·d^(−2/3), which y must clear as well.
+
+    >>> spikes(np.diag([5.0, 1.0]), 1.0).round(2)
+    array([[4.58, 0.  ],
+           [0.  , 0.  ]])
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    edge = 2 * math.sqrt(spread) * (1 + len(matrix) ** (-2 / 3))
+    out = values > max(edge, 1e-12 * float(np.abs(values).max()))
+    seen, vectors = values[out], vectors[:, out]
+    true = (seen + np.sqrt(seen**2 - 4 * spread)) / 2
+    return np.asarray((vectors * (true - spread / true)) @ vectors.T)
+
+
 def shape_of(moment: FloatArray, sigma: float, n_tasks: float) -> tuple[FloatArray, FloatArray]:
     """Two estimates of trace d from Σ v vᵀ, ‖v‖ ≤ 1, with noise σ: linear towards the identity, by
     the share of its distance from it that is not noise; and rotation invariant."""
