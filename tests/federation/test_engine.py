@@ -13,7 +13,6 @@ import pytest
 import tacit
 from tacit import Budget, folder
 from tacit.certificate.checks import checked
-from tacit.errors import InvalidInput
 from tacit.federation.coordinator import coordinate
 from tacit.privacy.ledger import Ledger
 
@@ -86,14 +85,6 @@ def test_no_learner_knows_of_a_network() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not any(name.startswith(("flwr", "tacit.federation")) for name in names), source
-
-
-def test_people_inside_silos_are_not_learned_over_a_network_yet(
-    federation: Callable[..., Any],
-) -> None:
-    there = federation("SharedPrior", unit="example")
-    with pytest.raises(InvalidInput, match="one process only"):
-        coordinate(there.place, there.channel())
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Sites that learn over Flower, on loopback, with TLS and keys of the nodes. Whatever dies, hangs,
-the run ends, its models are those of the recorded releases, and every release was spent once.
-One federation meets all of it: Flower takes a minute to miss a node."""
+"""Sites that learn over Flower, on loopback, with TLS and keys. Whatever dies or hangs: the run
+ends, its models are those of the recorded releases, and every release was spent once. One
+federation meets all of it, since Flower takes a minute to miss a node."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class MultiTaskEstimator(Predicting):
     _promise: Guarantee = UNIT  # to whom, where the engine and not the learner decides it
 
     @property
-    def _engines(self) -> Literal["rounds", "arrivals"] | None:
+    def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
         """Which engines can run its halves; None: with these parameters none but its own."""
         return "rounds"
 

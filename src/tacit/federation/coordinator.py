@@ -32,6 +32,7 @@ from tacit.federation.node_server import OverNodes
 from tacit.federation.own_clients import COINS, keep_coins
 from tacit.federation.own_tasks import without_rows
 from tacit.federation.records import secret_in
+from tacit.federation.silo_server import OverSilos
 from tacit.federation.site import KEY
 from tacit.federation.sites import Channel, Sites
 from tacit.federation.terms import Terms
@@ -72,7 +73,7 @@ class Journal:
         return found
 
 
-Engine = OverSites | OverHiddenSites | OverNodes
+Engine = OverSites | OverHiddenSites | OverNodes | OverSilos
 
 Pages = Callable[[Path, Signer], None] | None
 """Writes what people read into the folder, and seals it again."""
@@ -135,7 +136,7 @@ def _engine_for(model: Any, sites: Sites) -> Engine:
         raise InvalidInput(f"{type(model).__name__} with these parameters runs in one process only")
     if sites.terms.fewest is not None:
         raise InvalidInput("fewest hides rows in sums; nodes that trust nobody send releases alone")
-    return OverNodes(sites)
+    return OverSilos(sites) if model._engines == "silos" else OverNodes(sites)
 
 
 def _write(model: Any, terms: Terms, signer: Signer, out: Path) -> None:

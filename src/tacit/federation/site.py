@@ -5,6 +5,7 @@
     agree        the terms                    → a signature, if they are the site's own copy
     contribute   broadcasts up to a round     → one row for each of its tasks
     step         a column, to one node        → that node's next release (node_site.py)
+    release      what all silos released      → its silos' next releases (silo_site.py)
     report       nothing                      → one report of each of its people (reporting.py)
     finish       shared numbers, certificate  → its models, written at home; digests of their files
     seal         the coordinator's seals      → the hand-outs are whole
@@ -46,6 +47,7 @@ from tacit.federation.own_clients import COINS, OwnClients
 from tacit.federation.own_tasks import OwnTasks, Planned, among
 from tacit.federation.records import Records
 from tacit.federation.reporting import ENCODER, ExportedEncoder, reported, require_one_row
+from tacit.federation.silo_site import released
 from tacit.federation.terms import Terms, differences
 from tacit.federation.wire import digest, packed, unpacked
 from tacit.json_converter import from_json, to_json
@@ -243,6 +245,17 @@ class Site:
         ledger = self.place / folder.LEDGER
         return {}, {"rows": answered(own, self.terms, asked, kept, ledger)}
 
+    def _release(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
+        """What each of its silos releases in a round, where nobody outside is trusted."""
+        number, told = description.get("number"), broadcasts(arrays)
+        if not isinstance(number, int) or told.keys() != {number}:
+            raise Refused("the coordinator", f"it asks for release {number!r}, and tells another")
+        self._records.take(number, told[number])
+        own = OwnTasks.of(self.terms, self.name, self.read())
+        shared = self._broadcast(number)
+        found = released(own, self.terms, number, shared, self.place / folder.LEDGER)
+        return {}, {str(place): rows for place, rows in found.items()}
+
     def _report(self, _: Mapping[str, Any], __: Mapping[str, Array]) -> Said:
         """One report of each of its people, for whoever asks under these terms."""
         tasks, encoder = self.read(), self._encoder()
@@ -284,6 +297,7 @@ class Site:
         "masked": _masked,
         "unmask": _unmask,
         "step": _step,
+        "release": _release,
         "report": _report,
         "finish": _finish,
         "seal": _seal,

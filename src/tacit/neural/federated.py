@@ -150,9 +150,10 @@ class FederatedMTL(NetworksInSilos):
     def fit_tasks(
         self, tasks: TaskSet, schema: Schema, *, progress: Progress = None
     ) -> FederatedMTL:
-        """As fit, from tasks that were already read and scaled by ``schema``; a client may have no
-        rows here."""
+        """As fit, from tasks that were read and scaled by ``schema``; some without rows here."""
         self._check()
+        if self.unit != "task":
+            raise InvalidInput("unit='example' learns from rows in one process: use fit")
         self._schema = schema
         return self._learned(*self._from_tasks(tasks), progress)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -16,6 +17,23 @@ from tacit.tasks.labels import canonical_label
 def node_run(run: str, number: int) -> str:
     """The ledger run of node ``number``: one task, its own plan."""
     return f"{run}, node {number}"
+
+
+def declared_counts(
+    name: str, given: int | Mapping[Any, int], labels: Sequence[Hashable]
+) -> list[float]:
+    """A declared number for each node: one for all, or by label.
+
+    >>> declared_counts("rows", {"a": 3, "b": 4}, ["b", "a"])
+    [4.0, 3.0]
+    """
+    if not isinstance(given, Mapping):
+        return [float(given)] * len(labels)
+    named = {canonical_label(label): float(count) for label, count in given.items()}
+    missing = [label for label in labels if canonical_label(label) not in named]
+    if missing:
+        raise InvalidInput(f"{name} declares no number for node {missing[0]!r}")
+    return [named[canonical_label(label)] for label in labels]
 
 
 def node_doors(door: Door) -> list[Door]:

@@ -72,11 +72,10 @@ from tacit.linear.penalties import Penalty, SquaredNorm
 from tacit.linear.single_task_fits import best_alone
 from tacit.parameters import Count, Positive, Share, Size
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.node_runs import node_doors, node_history, node_run
+from tacit.privacy.node_runs import declared_counts, node_doors, node_history, node_run
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared
 from tacit.tasks import Schema, TaskSet
-from tacit.tasks.labels import canonical_label
 
 TWIN_TRUST = 0.5
 
@@ -132,7 +131,7 @@ class AsyncProximal(PublicModels):
         return {name: Unprotected(part) for name, part in parts.items()}
 
     @property
-    def _engines(self) -> Literal["rounds", "arrivals"] | None:
+    def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
         return None if self.server == "trusted" or self.as_published else "arrivals"
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
@@ -221,13 +220,7 @@ class AsyncProximal(PublicModels):
                 "under zero-out neighbours the number of rows is private: declare rows=, "
                 "the divisor of a node's sum"
             )
-        if not isinstance(self.rows, Mapping):
-            return [float(self.rows)] * len(door.labels)
-        named = {canonical_label(label): float(count) for label, count in self.rows.items()}
-        missing = [label for label in door.labels if canonical_label(label) not in named]
-        if missing:
-            raise InvalidInput(f"rows declares no number for node {missing[0]!r}")
-        return [named[canonical_label(label)] for label in door.labels]
+        return declared_counts("rows", self.rows, door.labels)
 
     def _seed(self, door: Door | None) -> int:
         """Of the sending times: a function of the run's name, or of random_state. Never of data."""

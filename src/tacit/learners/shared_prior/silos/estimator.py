@@ -7,7 +7,7 @@ everything else is post-processing (hierarchy.py) or happens at home (silo_model
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,6 +22,7 @@ from tacit.estimator.public_models import PublicModels
 from tacit.learners.shared_prior.silos.coding import Coding, coding_of
 from tacit.learners.shared_prior.silos.halves import (
     Coordinator,
+    SiloHalves,
     SiloHome,
     Silos,
     learned,
@@ -38,9 +39,15 @@ from tacit.learners.shared_prior.silos.silo_plan import (
     first_share,
 )
 from tacit.linear.losses import Loss
-from tacit.parameters import Count
+from tacit.parameters import Count, Size
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.node_runs import node_doors, node_history, node_run, require_all_nodes
+from tacit.privacy.node_runs import (
+    declared_counts,
+    node_doors,
+    node_history,
+    node_run,
+    require_all_nodes,
+)
 from tacit.privacy.people import beside_people, promised_to_people, warn_of_delta
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Release
@@ -60,13 +67,15 @@ class InsideSilos(PublicModels):
     ``predict_at_home`` uses it. ``fit(..., person=ids)`` names whose row each is, and without it
     every row is somebody. ``silos_per_person``: in so many silos may one person be, whose releases
     are then charged together: with more than one, all silos on the ledger take part in every run,
-    at one budget. Every column needs a declared range or categories.
+    at one budget. ``people``: how many each silo has, for whoever does not have its rows. Every
+    column needs a declared range or categories.
     """
 
     __metadata_request__fit: ClassVar = {"task": True, "person": True}
 
     unit: Literal["task", "example"] = "task"
     silos_per_person: Count = 1
+    people: Size | Mapping[Any, Size] | None = None
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -149,16 +158,30 @@ class InsideSilos(PublicModels):
         return {name: Unprotected(part) for name, part in parts.items()}
 
     @property
-    def _engines(self) -> Literal["rounds", "arrivals"] | None:
-        return "rounds" if self.unit == "task" else None
+    def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
+        return "rounds" if self.unit == "task" else "silos"
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         if not isinstance(home, SiloHome):
             return super()._run(home, door, progress)
+        of = self._silo_halves(home, door)
+        engine = self._engine or run_silos
+        outcome = engine(of.silos, of.coordinator, of.doors, progress=progress)
+        released = {k: v for k, v in outcome.shared.items() if k in (MOMENTS, SCORES)}
+        parts = [part for part in released.values() if isinstance(part, Release)]
+        coding, count = home.coding, home.problems.n_tasks  # both are public
+        made = Release.derive(
+            lambda *values: _parts(coding, count, of.coordinator.learned(*values), of.speaking),
+            *parts,
+        )
+        return Outcome({**released, **made}, outcome.transcript)
+
+    def _silo_halves(self, home: SiloHome, door: Door) -> SiloHalves:
+        """Both halves, and every silo's own door: of public facts, but for the silos' rows."""
         if self.silos_per_person > 1:
             require_all_nodes(door)
         doors, blocks = node_doors(door), blocks_for(home.coding.levels)
-        people = home.people()
+        people = self._people_in(home, door)
         self._people = int(people.sum())
         warn_of_delta(door, self._people)
         first = first_share(home.loss, door.mu, float(people.mean()))
@@ -175,14 +198,23 @@ class InsideSilos(PublicModels):
         }
         coordinator = Coordinator(plans, people[list(plans)])
         silos = Silos(home, blocks, coordinator.any_plan.score_weights)
-        outcome = run_silos(silos, coordinator, doors, progress=progress)
-        released = {k: v for k, v in outcome.shared.items() if k in (MOMENTS, SCORES)}
-        of = [part for part in released.values() if isinstance(part, Release)]
-        coding, count = home.coding, home.problems.n_tasks  # both are public
-        made = Release.derive(
-            lambda *values: _parts(coding, count, coordinator.learned(*values), plans), *of
-        )
-        return Outcome({**released, **made}, outcome.transcript)
+        return SiloHalves(silos, coordinator, doors, tuple(plans))
+
+    def _people_in(self, home: SiloHome, door: Door) -> FloatArray:
+        """(J,): how many each silo has: as declared, where not all rows are here, and then as found
+        in those that are."""
+        found = home.people()
+        if self.people is None:
+            if not found.any():
+                raise InvalidInput("no silo has rows here: declare people=, how many each has")
+            return found
+        declared = np.array(declared_counts("people", self.people, door.labels))
+        if (other := (found > 0) & (found != declared)).any():
+            j = int(np.argmax(other))
+            raise InvalidInput(
+                f"silo {door.labels[j]!r} has {found[j]:g} people, and people= says {declared[j]:g}"
+            )
+        return declared
 
     # --- what is promised ------------------------------------------------------------------------
 

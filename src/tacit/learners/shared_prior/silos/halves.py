@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit, ndtr
@@ -26,6 +26,7 @@ from tacit.linear.losses import Loss
 from tacit.linear.threads import isolated
 from tacit.privacy.isolation import products, require_alone
 from tacit.privacy.mechanisms import Blocks
+from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared, Release
 
 MOST_CERTAIN = 0.98
@@ -180,6 +181,15 @@ class Coordinator:
         """(J, d)."""
         sigmas = np.array([plan.scores.sigma for plan in self.plans.values()])
         return np.asarray((sigmas[:, None] / self.any_plan.score_weights) ** 2)
+
+
+class SiloHalves(NamedTuple):
+    """Both halves of a run, and the door of every silo."""
+
+    silos: Silos
+    coordinator: Coordinator
+    doors: list[Door]
+    speaking: tuple[int, ...]
 
 
 def largest_residual(at: Hierarchy, loss: Loss) -> float:
