@@ -260,8 +260,8 @@ def test_rows_are_cut_to_c1_and_the_noise_is_that_of_c1(data: Generated) -> None
     unit = rows_of(data, 1.0)
     run = paper_run(settings, rows_of(data, math.inf), Squared(), FORMULATIONS["trace"], D)
     np.testing.assert_allclose(np.vstack([task.X for task in run.tasks]), unit.X, atol=1e-9)
-    assert settings.sensitivities(LeastSquares(), D, ROWS)[0] == pytest.approx(0.4)
-    assert Printed(slope_bound=7.0).sensitivities(LeastSquares(), 4, 1) == (28.0, 28.0)
+    assert settings.sensitivities(LeastSquares(), D, ROWS, 0.5)[0] == pytest.approx(0.2)
+    assert Printed(slope_bound=7.0).sensitivities(LeastSquares(), 4, 1, 0.5) == (14.0, 28.0)
 
 
 def test_the_claim_adds_up_and_no_more_is_spent(data: Generated) -> None:

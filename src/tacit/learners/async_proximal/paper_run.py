@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,10 +59,16 @@ class PaperRun:
             return Parties(server, nodes, server_trusted=True)
         return Parties(server, self._noisy_nodes(messages, door), node_doors(door))
 
-    def _node(self, t: int, messages: int, *noises: Any) -> PaperNode:
-        q, how = self.starts[t], self.settings
-        rest = (self.steps[0], q, how.own, how.order, *noises)
-        return PaperNode(self.tasks[t], self.formulation, messages, *rest)
+    def _node(self, t: int, messages: int) -> PaperNode:
+        return PaperNode(
+            self.tasks[t],
+            self.formulation,
+            messages,
+            self.steps[0],
+            self.starts[t],
+            self.settings.own,
+            self.settings.order,
+        )
 
     def _noisy_nodes(self, messages: int, door: Door) -> list[PaperNode]:
         """At ε₁ and ε₂, or at equal parts of their budgets; one that has none left is silent."""
@@ -70,14 +76,12 @@ class PaperRun:
         for t, allowed in enumerate(allowances(door, None)):
             half = allowed.rest.epsilon / messages / 2
             first, second = self.settings.epsilons or (half, half)
-            task, seed = self.tasks[t], None
-            if door.rng is not None:
-                seed = int(door.rng.integers(2**32))
-            of_step, of_slope = self.settings.sensitivities(task.loss, self.width, len(task.y))
-            z1 = FirstNoise(self.steps[0] * of_step / first, seed)
-            spent = door.budgets[t] is None
-            z2 = PublishedNoise(of_slope, first, second)
-            nodes.append(self._node(t, 0 if spent else messages, z1, z2))
+            rows, loss = len(self.tasks[t].y), self.tasks[t].loss
+            S1, S2 = self.settings.sensitivities(loss, self.width, rows, self.steps[0])
+            seed = None if door.rng is None else int(door.rng.integers(2**32))
+            node = self._node(t, 0 if door.budgets[t] is None else messages)
+            noises = FirstNoise(S1 / first, seed), PublishedNoise(S2, first, second)
+            nodes.append(replace(node, first=noises[0], mechanism=noises[1]))
         return nodes
 
     def parts(self, parties: Parties, end: Moment, columns: int) -> Message:

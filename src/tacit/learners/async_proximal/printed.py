@@ -131,11 +131,10 @@ class Printed(Checked):
         """C₁."""
         return math.sqrt(width) if self.row_norm is None else self.row_norm
 
-    def sensitivities(self, loss: Loss, width: int, rows: int) -> tuple[float, float]:
-        """S₁/α₁ and S₂, each 2C₁C₂/n (Lemmas 1 and 2; the first is wrong)."""
+    def sensitivities(self, loss: Loss, width: int, rows: int, step: float) -> tuple[float, float]:
+        """S₁ = 2α₁C₁C₂/n (Lemma 1, which is wrong) and S₂ = 2C₁C₂/n (Lemma 2)."""
         C1, n = self.longest_row(width), max(rows, 1)
-        steepest = [
-            1.0 if loss.targets_are_classes else 2 * (C1 * C + 1) for C in self.model_bounds
-        ]
-        first, second = [C if self.slope_bound is None else self.slope_bound for C in steepest]
-        return 2 * C1 * first / n, 2 * C1 * second / n
+        slopes = [1.0 if loss.targets_are_classes else 2 * (C1 * C + 1) for C in self.model_bounds]
+        if self.slope_bound is not None:
+            slopes = [self.slope_bound, self.slope_bound]
+        return 2 * step * C1 * slopes[0] / n, 2 * C1 * slopes[1] / n
