@@ -18,6 +18,7 @@ from tacit import (
     GroupSparse,
     LowRank,
     MeanRegularized,
+    ModelProtected,
     SharedPrior,
     TaskRelationship,
 )
@@ -35,12 +36,15 @@ from tacit.learners import (
     task_relationship,
 )
 from tacit.learners.mean_regularized import participant
+from tacit.learners.mean_regularized.algorithm_1 import TaskLearners
 from tacit.learners.model_protected import estimators
+from tacit.learners.model_protected.framework import OpenTasks
 from tacit.linear import problems, proximal, smooth
 from tacit.linear.losses import Squared
 from tacit.linear.problems import Block, Problems
 from tacit.linear.row_algebra import directed
 from tacit.linear.standardised import standardised
+from tacit.linear.task_relations import Omega
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import GaussianSum, NoisyStatistic
@@ -59,10 +63,36 @@ D = 4
 RANGES: dict[Any, Any] = dict.fromkeys(range(D), (-1.0, 1.0))
 DECLARED = RANGES | {"target": (-1.0, 1.0)}
 
+ALGORITHM_1: dict[str, Any] = {
+    "as_published": True, "rounds": 3, "local_steps": 2, "penalty": 0.5, "step": 0.05,
+    "clip_norm": 0.5, "ranges": DECLARED,
+}  # fmt: skip
+
+
+def strongest(covariances: FloatArray) -> FloatArray:
+    """A mapping of somebody's own."""
+    return np.asarray(np.linalg.eigh(covariances[-1])[1][:, -2:])
+
+
+def within(U: FloatArray, past: FloatArray, X: FloatArray, y: FloatArray) -> FloatArray:
+    """And a learner: least squares in two directions."""
+    return np.asarray(U @ np.linalg.solve(U.T @ (X.T @ X) @ U + np.eye(2), U.T @ (X.T @ y)))
+
+
 LEARNERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "MeanRegularized": (MeanRegularized, {"rounds": 2, "ranges": DECLARED}),
     "MeanRegularized, scale open": (MeanRegularized, {"rounds": 1}),
     "MeanRegularized, clip norm": (MeanRegularized, {"rounds": 1, "clip_norm": 0.5}),
+    "MeanRegularized, Algorithm 1": (MeanRegularized, ALGORITHM_1),
+    "MeanRegularized, Algorithm 1, a ring": (
+        MeanRegularized,
+        ALGORITHM_1
+        | {
+            "relation": Omega.laplacian(
+                np.roll(np.eye(9), 1, axis=0) * 0.5 + np.roll(np.eye(9), -1, axis=0) * 0.5
+            )
+        },
+    ),
     "SharedPrior": (SharedPrior, {"ranges": DECLARED, "budget": Budget(60.0)}),
     "SharedPrior, refined": (SharedPrior, {"ranges": DECLARED, "budget": Budget(1e4)}),
     "SharedPrior, drowned": (SharedPrior, {"ranges": DECLARED}),
@@ -72,6 +102,14 @@ LEARNERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "LowRank": (LowRank, {"rounds": 2}),
     "LowRank, lasso": (LowRank, {"rounds": 1, "start": "lasso", "refit": False}),
     "LowRank, in the units given": (LowRank, {"rounds": 3, "clip_norm": 2.0, "ranges": RANGES}),
+    "LowRank, with a declared step": (
+        LowRank,
+        {"rounds": 3, "clip_norm": 2.0, "step": 0.05, "penalty": 1.0, "ranges": RANGES},
+    ),
+    "ModelProtected": (
+        ModelProtected,
+        {"mapping": strongest, "single_task": within, "rounds": 3, "clip_norm": 2.0},
+    ),
     "LowRank, by tasks": (LowRank, {"rounds": 2, "covariance": "tasks"}),
     "GroupSparse": (GroupSparse, {"rounds": 2}),
     "Decomposed": (Decomposed, {"rounds": 2}),
@@ -290,8 +328,8 @@ def test_every_run_checks_one_task_before_its_first_release(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Contributions that know how many others there are stop the run, and nothing is released."""
-    for module in MODULES:
-        kind: Any = vars(module)["Tasks"]
+    kinds: list[Any] = [vars(module)["Tasks"] for module in MODULES]
+    for kind in (*kinds, OpenTasks, TaskLearners):
         monkeypatch.setattr(kind, "contribute", leaking(kind.contribute))
     ledger = Ledger.in_memory()
     with pytest.raises(IsolationError, match=rf"nothing was released.*numpy {np.__version__}"):

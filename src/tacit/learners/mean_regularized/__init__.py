@@ -161,7 +161,7 @@ class MeanRegularized(PrivateLearner):
             found: FloatArray = self.__dict__.pop("_found")
             return found
         if "centres" in shared:
-            return self._learners(home).followed(np.asarray(shared["centres"].value)[:-1])
+            return self._learners(home).personal(np.asarray(shared["centres"].value)[:-1])
         return PriorMean.of(shared).mixture(home)
 
     def _newcomer(self, home: Home, shared: Message) -> FloatArray:

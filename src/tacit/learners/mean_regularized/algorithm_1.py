@@ -133,6 +133,11 @@ class TaskLearners:
         rows = (weights[:, :, None] * clipped[:, None, :]).reshape(len(clipped), -1)
         return rows, (number + 1, after)
 
+    @isolated()
+    def personal(self, centres: FloatArray) -> FloatArray:
+        """Line 10: w_1, …, w_m; zero where that is no number."""
+        return or_zero(self.followed(centres))
+
     def followed(
         self, centres: FloatArray, state: tuple[int, FloatArray] | None = None
     ) -> FloatArray:
