@@ -3,11 +3,12 @@
     python benchmarks/federation.py sites 10 100 1000     sites in this process, time and memory
     python benchmarks/federation.py simulation 200        Flower's simulation, equal bit for bit
     python benchmarks/federation.py loopback 5            SuperLink and SuperNodes, TLS and keys:
-                                                          our messages beside bare ones
+                                                          our messages beside bare ones (S2)
+    python benchmarks/federation.py arrivals 5            the same where nobody waits (S3)
     python benchmarks/federation.py lengths 10 1000       bytes of a message over its numbers
 
 Seconds of loopback are medians over the rounds of one run, each a message to every site; a bare
-round sends as many bytes to nodes that send them back, and polls as ours does.
+round sends as many bytes to nodes that send them back, and polls as ours does, before and after.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -191,26 +193,47 @@ def query(message, context):
 
 @server.main()
 def main(grid, context):
-    channel, took = FlowerChannel(grid), []
-    for _ in range(int(context.run_config["times"])):
-        requests = dict.fromkeys(channel.addresses(), os.urandom(int(context.run_config["bytes"])))
+    channel, content = FlowerChannel(grid), os.urandom(int(context.run_config["bytes"]))
+    run = arrivals if context.run_config["waits"] == "for nobody" else rounds
+    took = run(channel, content, int(context.run_config["times"]))
+    Path(context.run_config["out"]).write_text(json.dumps(took))
+
+
+def rounds(channel, content, times):
+    took = []
+    for _ in range(times):
+        requests = dict.fromkeys(channel.addresses(), content)
         start = time.perf_counter()
         came = list(answers(channel, requests, 300))
         took.append(time.perf_counter() - start)
         assert len(came) == len(requests)
-    Path(context.run_config["out"]).write_text(json.dumps(took))
+    return took
+
+
+def arrivals(channel, content, times):
+    for _ in range(2):  # two nodes a site, as in the example's data
+        channel.send(dict.fromkeys(channel.addresses(), content), 300)
+    out, start = 2 * len(channel.addresses()), time.perf_counter()
+    took = []
+    while len(took) < times:
+        for address, _ in channel.received() or ():
+            took.append((time.perf_counter() - start) / (len(took) + 1))
+            if len(took) + out <= times:
+                channel.send({address: content}, 300)
+    return took[-1:]
 """
 """An app that sends everything back; it polls as ours does, and imports nothing of ours."""
 
 
-def bare(trial: Any, times: int, size: int) -> list[float]:
-    """Seconds of each round of messages that nobody looks at."""
+def bare(trial: Any, times: int, size: int, waits: str = "for all") -> list[float]:
+    """Seconds of each round of messages that nobody looks at; or of one message, if none waits."""
     import inspect
 
     from tacit.federation import flower, flower_site, sites
 
     app, out = trial.project.place / "bare", trial.project.place / "bare.json"
-    (app / "bare").mkdir(parents=True)
+    (app / "bare").mkdir(parents=True, exist_ok=True)
+    out.unlink(missing_ok=True)
     parts: list[Any] = [
         flower_site.carried,
         flower_site.content_of,
@@ -227,6 +250,7 @@ def bare(trial: Any, times: int, size: int) -> list[float]:
     config = (trial.project.app / "pyproject.toml").read_text().replace("federated", "bare")
     head, _, _ = config.partition("[tool.flwr.app.config]")
     tail = f'[tool.flwr.app.config]\ntimes = {times}\nbytes = {size}\nout = "{out}"\n'
+    tail += f'waits = "{waits}"\n'
     (app / "pyproject.toml").write_text(head + tail)
     trial.flwr("run", str(app), "tacit")
     while not out.exists():
@@ -236,10 +260,8 @@ def bare(trial: Any, times: int, size: int) -> list[float]:
     return found
 
 
-def loopback(count: int) -> None:
-    """Seconds of a round of messages, ours beside bare ones, over SuperLink and SuperNodes."""
-    from datetime import datetime
-
+def live(count: int, learner: str, parameters: str, **waiting: Any) -> tuple[Any, list[float]]:
+    """The journal of a run over SuperLink and SuperNodes, and bare messages before and after it."""
     from tacit.cli.federate_init import write_example, write_terms
     from tacit.federation.project import Project
     from tacit.federation.trial import run, started
@@ -248,24 +270,43 @@ def loopback(count: int) -> None:
         project = Project(Path(directory) / "federation")
         write_example(project, count)
         file = project.place / "config.toml"
-        text = file.read_text().replace("[parameters] ", "[parameters]\nrounds = 5\n#")
-        file.write_text(text.replace("SharedPrior", LEARNER, 1))
+        text = file.read_text().replace("[parameters] ", f"[parameters]\n{parameters}\n#")
+        file.write_text(text.replace("SharedPrior", learner, 1))
         write_terms(project)
         with started(project) as trial:
-            empty = bare(trial, 6, 1500)
+            empty = bare(trial, **waiting)
             run(trial, 1200)
-        lines = Journal(project.coordinator / JOURNAL).lines()
-        at = [datetime.fromisoformat(x["at"]) for x in lines if x["what"] in ("started", "round")]
-        ours = [(b - a).total_seconds() for a, b in pairwise(at)]
-        middle = statistics.median(ours), statistics.median(empty)
-        tell(
-            "loopback",
-            sites=count,
-            rounds=len(ours),
-            ours_s=round(middle[0], 2),
-            bare_s=round(middle[1], 2),
-            overhead=round(middle[0] / middle[1] - 1, 3),
-        )
+            empty += bare(trial, **waiting)
+        return Journal(project.coordinator / JOURNAL).lines(), empty
+
+
+def seconds_between(lines: list[dict[str, Any]], *what: str) -> list[float]:
+    """From one such line of a journal to the next."""
+    at = [datetime.fromisoformat(line["at"]) for line in lines if line["what"] in what]
+    return [(b - a).total_seconds() for a, b in pairwise(at)]
+
+
+def loopback(count: int) -> None:
+    """Seconds of a round of messages, ours beside bare ones: S2."""
+    lines, empty = live(count, LEARNER, "rounds = 5", times=4, size=1500)
+    ours = seconds_between(lines, "started", "round")
+    compared("loopback", statistics.median(ours), statistics.median(empty), count, len(ours))
+
+
+def arrivals(count: int) -> None:
+    """Seconds of one of 60 messages, ours beside bare ones, where nobody waits for anybody: S3."""
+    releases = 60 // (2 * count)
+    parameters = f"releases = {releases}\nrows = 32"
+    waiting = {"times": 2 * count * releases, "size": 1500, "waits": "for nobody"}
+    lines, empty = live(count, "AsyncProximal", parameters, **waiting)
+    ours = seconds_between(lines, "started", "arrival")
+    compared("arrivals", statistics.mean(ours), statistics.mean(empty), count, len(ours))
+
+
+def compared(case: str, ours: float, empty: float, sites: int, messages: int) -> None:
+    overhead = round(ours / empty - 1, 3)
+    seconds = {"ours_s": round(ours, 2), "bare_s": round(empty, 2)}
+    tell(case, sites=sites, messages=messages, **seconds, overhead=overhead)
 
 
 def lengths(width: int) -> None:
@@ -295,7 +336,13 @@ def main(arguments: list[str]) -> None:
         CASES[case](count)
 
 
-CASES = {"sites": sites, "simulation": simulation, "loopback": loopback, "lengths": lengths}
+CASES = {
+    "sites": sites,
+    "simulation": simulation,
+    "loopback": loopback,
+    "arrivals": arrivals,
+    "lengths": lengths,
+}
 
 
 if __name__ == "__main__":

@@ -52,8 +52,10 @@ def up(
 ) -> None:
     """Start SuperLink and SuperNodes on loopback, run once, and stop them."""
     from tacit.cli.federate_init import write_example, write_terms
+    from tacit.federation.collector import REPORTS
     from tacit.federation.hand_outs import HAND_OUTS
     from tacit.federation.project import Project
+    from tacit.federation.terms import Terms
     from tacit.federation.trial import run, started
 
     project = Project(directory)
@@ -63,8 +65,10 @@ def up(
         write_terms(project)
     with started(project) as trial:
         ended = run(trial, seconds)
-    out = project.coordinator / "model"
-    places = [str(out), *(str(project.sites / site / HAND_OUTS) for site in ended["whole"])]
+    places = [str(project.coordinator / "model")]
+    places += [str(project.sites / site / HAND_OUTS) for site in ended["whole"]]
+    if Terms.read(project.coordinator).encoder is not None:
+        places = [str(project.coordinator / REPORTS)]
     lines = ["Written:", *(f"  {place}" for place in places)]
     if ended["missing"]:
         lines.append(f"Not heard at the end: {', '.join(ended['missing'])}; run it again")
@@ -85,30 +89,40 @@ def status(directory: Place = HERE, as_json: AsJson = False) -> None:
 
 
 def _standing(terms: Terms, lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the journal says, by site and round."""
-    last = dict.fromkeys(terms.sites, -1)
+    """What the journal says: how many releases there are, and how far behind each site is: so many
+    of them came after its last answer."""
+    sites: dict[str, dict[str, Any]] = {
+        name: {"answers": 0, "last": None, "behind": 0} for name in terms.sites
+    }
+    releases, until = 0, dict.fromkeys(terms.sites, 0)
     for line in lines:
-        if line["what"] == "round":
-            last |= dict.fromkeys(line["heard"], line["round"])
-        elif line["what"] == "arrival":
-            last[line["site"]] = max(last[line["site"]], line["number"])
-    told = [line["round"] for line in lines if line["what"] == "round"]
-    now = max([*told, *last.values()])
+        heard = line["heard"] if line["what"] == "round" else [line.get("site")]
+        if line["what"] not in ("round", "arrival", "reported"):
+            continue
+        releases = line["round"] + 1 if line["what"] == "round" else releases + 1
+        for name in heard:
+            sites[name]["answers"] += 1
+            sites[name]["last"], until[name] = line["at"], releases
+    for name, seen in sites.items():
+        seen["behind"] = releases - until[name]
     return {
         "run": terms.run,
         "state": lines[-1]["what"] if lines else "not started",
-        "rounds": now + 1,
-        "sites": {name: {"last": at, "behind": now - at} for name, at in last.items()},
+        "why": lines[-1].get("why") if lines else None,
+        "releases": releases,
+        "sites": sites,
         "agreed": sorted({line["site"] for line in lines if line["what"] == "agreed"}),
         "refused": [line for line in lines if line["what"] == "refused"],
     }
 
 
-def _spent(project: Project, terms: Terms) -> float:
-    """ε of the worst task so far."""
+def _spent(project: Project, terms: Terms) -> float | None:
+    """ε of the worst task so far; None where the coordinator does not keep the ledger."""
     from tacit import folder
     from tacit.privacy.ledger import Ledger
 
+    if terms.encoder is not None:
+        return None
     file = project.coordinator / folder.LEDGER
     if not file.exists():
         return 0.0
@@ -119,12 +133,15 @@ def _spent(project: Project, terms: Terms) -> float:
 def _told(found: dict[str, Any]) -> list[str]:
     from tacit.rounding import rounded_up
 
+    why = f" ({found['why']})" if found["why"] else ""
+    spent = "on the devices" if found["epsilon"] is None else f"ε {rounded_up(found['epsilon'])}"
     lines = [
-        f"Run {found['run']}: {found['state']}, {found['rounds']} rounds released",
-        f"Spent: epsilon {rounded_up(found['epsilon'])}",
+        f"Run {found['run']}: {found['state']}{why}, {found['releases']} releases",
+        f"Spent: {spent}",
     ]
     for name, seen in found["sites"].items():
         agreed = "agreed" if name in found["agreed"] else "not agreed"
-        heard = "never heard" if seen["last"] < 0 else f"heard in round {seen['last']}"
-        lines.append(f"  {name}: {agreed}, {heard}, {seen['behind']} behind")
+        last = "" if seen["last"] is None else f", the last {seen['last']}"
+        heard = f"{seen['answers']} answers{last}, {seen['behind']} releases behind"
+        lines.append(f"  {name}: {agreed}, {heard}")
     return lines + [f"  refused {line['site']}: {line['why']}" for line in found["refused"]]

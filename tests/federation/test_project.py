@@ -1,0 +1,123 @@
+"""What ``tacit federate`` writes and says, and what docs/compose.yaml asks of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit.cli.federate import _standing, _told
+from tacit.cli.federate_init import write_example, write_terms
+from tacit.errors import InvalidInput
+from tacit.federation.coordinator import Journal
+from tacit.federation.project import Project
+from tacit.federation.terms import Terms
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Project:
+    made = Project(tmp_path / "study")
+    write_example(made, 2)
+    write_terms(made)
+    return made
+
+
+def test_a_config_that_leaves_something_out_is_refused_by_name(study: Project) -> None:
+    config = study.place / "config.toml"
+    config.write_text(config.read_text().replace("epsilon", "budget"))
+    with pytest.raises(InvalidInput, match=r"config.toml does not say epsilon"):
+        write_terms(study)
+
+
+def test_networks_are_described_in_the_config(study: Project) -> None:
+    pytest.importorskip("torch")
+    config = study.place / "config.toml"
+    text = config.read_text().replace('"SharedPrior"', '"neural.FederatedMTL"')
+    config.write_text(text.replace("[parameters] ", "[parameters]\nmodel = {hidden = [3]}\n# "))
+    write_terms(study)
+    model = Terms.read(study.coordinator).model()
+    assert [tuple(p.shape) for p in model.model.parameters()] == [(3, 4), (3,), (1, 3), (1,)]
+    config.write_text(config.read_text().replace("hidden", "depth"))
+    with pytest.raises(InvalidInput, match=r"the network of neural\.FederatedMTL"):
+        write_terms(study)
+
+
+def test_status_tells_who_answered_how_stale_each_is_and_what_was_spent(
+    study: Project, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    for site in ("site-1", "site-2"):
+        journal("agreed", site=site)
+    journal("round", round=0, heard=["site-1", "site-2"], silent=[])
+    journal("round", round=0, heard=["site-1", "site-2"], silent=[])  # the coordinator had died
+    journal("round", round=1, heard=["site-1"], silent=["site-2"])
+    journal("round", round=2, heard=["site-1"], silent=["site-2"])
+    found = _standing(Terms.read(study.coordinator), journal.lines())
+    assert (found["state"], found["releases"]) == ("round", 3)
+    assert {name: seen["behind"] for name, seen in found["sites"].items()} == {
+        "site-1": 0,
+        "site-2": 2,
+    }
+    text = "\n".join(_told(found | {"epsilon": 0.5}))
+    assert "Spent: ε 0.5" in text
+    assert re.search(r"site-2: agreed, 2 answers, the last \S+, 2 releases behind", text)
+
+
+def test_staleness_of_nodes_that_nobody_waits_for_is_in_arrivals(
+    study: Project, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    for site in ("site-1", "site-2", "site-2", "site-2"):
+        journal("arrival", site=site, node=0, number=0)
+    journal("failed", why="no more")
+    found = _standing(Terms.read(study.coordinator), journal.lines())
+    assert (found["releases"], found["sites"]["site-1"]["behind"]) == (4, 3)
+    assert _told(found | {"epsilon": 1.0})[0].endswith("failed (no more), 4 releases")
+
+
+# --- containers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(importlib.util.find_spec("flwr") is None, reason="needs Flower")
+def test_the_commands_of_the_compose_file_are_flowers_and_its_folders_are_ours(
+    study: Project,
+) -> None:
+    """No container is started: every option is one that the command takes, and every folder that is
+    mounted, and every file that is named in it, is one that init writes."""
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load((DOCS / "compose.yaml").read_text())["services"]
+    assert set(services) == {"coordinator", "operator", "site-1", "site-2"}
+    for name, service in services.items():
+        mounted = {}
+        for volume in service["volumes"]:
+            host, inside = volume.split(":")[:2]
+            mounted[inside] = study.place.parent / Path(host).relative_to("..")
+            assert mounted[inside].exists(), volume
+        if name == "operator":
+            continue
+        program, *options = shlex.split(service["command"])
+        known = subprocess.run(
+            [Path(sys.executable).parent / program, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert all(each in known for each in options if each.startswith("--")), options
+        for path in re.findall(r"(?<![\w.])/[\w./-]+", service["command"]):
+            inside = max((p for p in mounted if path.startswith(p)), key=len)
+            assert (mounted[inside] / path.removeprefix(inside).lstrip("/")).exists(), path
+
+
+def test_a_project_keeps_each_partys_secrets_apart(study: Project) -> None:
+    for place in (study.coordinator, *study.sites.iterdir()):
+        assert place.stat().st_mode & 0o077 == 0
+    terms = [json.loads((home / "terms.json").read_text()) for home in study.sites.iterdir()]
+    assert terms[0] == terms[1]
