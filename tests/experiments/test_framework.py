@@ -20,7 +20,7 @@ from tacit.experiments.declared import Experiment, Point, Statement
 from tacit.experiments.measured import Measured, MeasuredPoint
 from tacit.experiments.reproduction import Reproduction
 from tacit.experiments.running import run
-from tacit.report.reproduction_page import page, write_outcome
+from tacit.report.reproduction_page import markdown, page, write_outcome
 
 calls: list[tuple[str, float, int]] = []
 
@@ -235,8 +235,10 @@ def test_the_page_has_each_claim_its_verdict_and_plotly_once() -> None:
         (*rows, *(MeasuredPoint(f"setting {i}", "tacit", 0.1, 0, 0.5) for i in (1, 2, 3)))
     )
     outcome = Reproduction.of(known, measured, quick=True)
-    text = page([outcome, outcome]).html()
+    text, words = page([outcome, outcome]).html(), markdown([outcome, outcome])
     assert text.count("plotly.js v") == 1
+    assert words.count("(S4-fig3/plot.svg)") == 2
     for claim, finding in outcome.findings:
-        assert claim.sentence in text
-        assert finding.verdict in text
+        for told in (text, words):
+            assert claim.sentence in told
+            assert finding.verdict in told

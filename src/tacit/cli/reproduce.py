@@ -68,14 +68,11 @@ def _run(figure: Experiment, out: Path, *, quick: bool, jobs: int) -> Reproducti
 
 def _write(outcomes: list[Reproduction], out: Path) -> Path:
     """The page of all, or that of the one figure."""
-    from tacit.files import replace_file
-    from tacit.report.reproduction_page import page
+    from tacit.report.reproduction_page import write_summary
 
     if len(outcomes) == 1:
         return out / outcomes[0].figure.name / "page.html"
-    written = out / "page.html"
-    replace_file(written, page(outcomes).html().encode())
-    return written
+    return write_summary(outcomes, out)
 
 
 def _print_list(figures: list[Experiment], as_json: bool) -> None:

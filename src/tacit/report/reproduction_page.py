@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tacit._version import __version__
 from tacit.experiments.catalogue import PAPERS
+from tacit.experiments.declared import Statement
 from tacit.experiments.reproduction import Reproduction, made
 from tacit.files import make, replace_file
 from tacit.report.html import Figure as Plot
@@ -40,14 +41,43 @@ def write_outcome(outcome: Reproduction, out: Path) -> list[Path]:
     return [folder / name for name in content]
 
 
-def page(outcomes: Sequence[Reproduction]) -> Page:
-    """One page, whatever was run."""
+def write_summary(outcomes: Sequence[Reproduction], out: Path) -> Path:
+    """page.html, and page.md with links to the pictures, of everything that was run."""
+    replace_file(out / "page.md", markdown(outcomes).encode())
+    replace_file(out / "page.html", page(outcomes).html().encode())
+    return out / "page.html"
+
+
+def markdown(outcomes: Sequence[Reproduction]) -> str:
+    """The same as text, for a site or a repository."""
+    parts = [f"# The papers, run again\n\n{LEAD}\n\n{_how(outcomes)}"]
+    for outcome in outcomes:
+        figure = outcome.figure
+        said = "\n".join(
+            f"- **{finding.verdict}**{_by(claim)}: {claim.sentence} *{finding.numbers}*"
+            for claim, finding in outcome.findings
+        )
+        parts.append(f"## {figure.name}: {figure.title}\n\n{figure.shows}\n\n{said}")
+        if figure.drawn != "table":
+            parts.append(f"![{figure.title}]({figure.name}/plot.svg)")
+    return "\n\n".join(parts) + "\n"
+
+
+def _how(outcomes: Sequence[Reproduction]) -> str:
     quick = any(outcome.quick for outcome in outcomes)
     how = "quick: fewer repetitions and smaller settings than the papers'" if quick else "full"
     about = ", ".join(f"{name} {value}" for name, value in made().items())
-    summary = Section(
-        "summary", "What holds", (paragraph(f"Run: {how}. Made: {about}."), _summary(outcomes))
-    )
+    return f"Run: {how}. Made: {about}."
+
+
+def _by(claim: Statement) -> str:
+    return " (said by us)" if claim.ours else ""
+
+
+def page(outcomes: Sequence[Reproduction]) -> Page:
+    """One page, whatever was run."""
+    said = (paragraph(_how(outcomes)), _summary(outcomes))
+    summary = Section("summary", "What holds", said)
     title = outcomes[0].figure.title if len(outcomes) == 1 else "The papers, run again"
     sections = (summary, *map(_section, outcomes))
     return Page(title, "tacit reproduce", LEAD, sections, __version__)
@@ -79,7 +109,7 @@ def _section(outcome: Reproduction) -> Section:
 
 def _verdicts(outcome: Reproduction) -> str:
     items = "".join(
-        f"<li><strong>{escape(finding.verdict)}</strong>{' (said by us)' if claim.ours else ''}: "
+        f"<li><strong>{escape(finding.verdict)}</strong>{_by(claim)}: "
         f"{escape(claim.sentence)} <em>{escape(finding.numbers)}</em></li>"
         for claim, finding in outcome.findings
     )

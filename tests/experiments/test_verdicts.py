@@ -1,0 +1,43 @@
+"""Every quick result against the verdicts stored with it: direction, and size within a quarter.
+
+The cheapest figures run always; all of them with TACIT_REPRODUCE=1 (half an hour on two cores).
+verdicts.json is what a quick run found: each figure's claims, verdicts and the number each turns on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tacit.experiments.catalogue import every_figure
+from tacit.experiments.reproduction import Reproduction
+from tacit.experiments.running import run
+
+STORED = json.loads(Path(__file__).with_name("verdicts.json").read_text())
+CHEAP = {"S1-fig2", "S1-fig5", "S1-table2", "S3-table1", "S4-fig1", "S4-fig3", "S4-fig4a"}
+EVERYTHING = bool(os.environ.get("TACIT_REPRODUCE"))
+
+
+def test_every_figure_has_a_stored_verdict_on_every_claim() -> None:
+    declared = {
+        name: [claim.sentence for claim in figure.claims]
+        for name, figure in every_figure().items()
+    }
+    assert {name: [line["claim"] for line in lines] for name, lines in STORED.items()} == declared
+
+
+@pytest.mark.parametrize("name", list(STORED))
+def test_a_quick_run_comes_to_the_stored_verdicts(name: str, tmp_path: Path) -> None:
+    figure = every_figure()[name]
+    if name not in CHEAP and not EVERYTHING:
+        pytest.skip("minutes; TACIT_REPRODUCE=1 runs it")
+    if figure.files and not os.environ.get("TACIT_DATA"):
+        pytest.skip("TACIT_DATA does not name the folder of data files")
+    found = Reproduction.of(figure, run(figure, tmp_path, quick=True), quick=True).verdicts()
+    for now, stored in zip(found, STORED[name], strict=True):
+        assert (now["claim"], now["verdict"]) == (stored["claim"], stored["verdict"]), now["numbers"]
+        if stored["size"] is not None:
+            assert now["size"] == pytest.approx(stored["size"], rel=0.25, abs=1e-3), now["numbers"]
