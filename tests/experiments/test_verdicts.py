@@ -1,7 +1,7 @@
 """Every quick result against the verdicts stored with it: direction, and size within a quarter.
 
 The cheapest figures run always; all of them with TACIT_REPRODUCE=1 (half an hour on two cores).
-verdicts.json is what a quick run found: each figure's claims, verdicts and the number each turns on.
+verdicts.json is what a quick run found: each figure's claims, verdicts, and what each turns on.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ EVERYTHING = bool(os.environ.get("TACIT_REPRODUCE"))
 
 def test_every_figure_has_a_stored_verdict_on_every_claim() -> None:
     declared = {
-        name: [claim.sentence for claim in figure.claims]
-        for name, figure in every_figure().items()
+        name: [claim.sentence for claim in figure.claims] for name, figure in every_figure().items()
     }
     assert {name: [line["claim"] for line in lines] for name, lines in STORED.items()} == declared
 
@@ -38,6 +37,8 @@ def test_a_quick_run_comes_to_the_stored_verdicts(name: str, tmp_path: Path) -> 
         pytest.skip("TACIT_DATA does not name the folder of data files")
     found = Reproduction.of(figure, run(figure, tmp_path, quick=True), quick=True).verdicts()
     for now, stored in zip(found, STORED[name], strict=True):
-        assert (now["claim"], now["verdict"]) == (stored["claim"], stored["verdict"]), now["numbers"]
+        assert (now["claim"], now["verdict"]) == (stored["claim"], stored["verdict"]), now[
+            "numbers"
+        ]
         if stored["size"] is not None:
             assert now["size"] == pytest.approx(stored["size"], rel=0.25, abs=1e-3), now["numbers"]

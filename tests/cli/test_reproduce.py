@@ -1,0 +1,54 @@
+"""``tacit reproduce``: names, files, one object under --json, and errors in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+
+def test_the_list_names_the_figures_of_every_paper(command: Command) -> None:
+    rows = json.loads(command("reproduce", "--list", "--json").out)["figures"]
+    assert {row["name"].split("-")[0] for row in rows} == {"S1", "S2", "S3", "S4"}
+    assert "S4-fig3" in command("reproduce", "--list").out
+
+
+def test_a_figure_is_written_and_told(tmp_path: Path, command: Command) -> None:
+    done = command("reproduce", "S4-fig3", "--quick", "--out", tmp_path, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert [figure["figure"] for figure in found["figures"]] == ["S4-fig3"]
+    assert {file.name for file in (tmp_path / "S4-fig3").iterdir()} == {
+        *("data.csv", "result.json", "page.html", "plot.svg")
+    }
+    assert Path(found["page"]).is_file()
+    again = command("reproduce", "S4-fig3", "--quick", "--out", tmp_path)
+    assert "holds: It is never behind the privacy-agnostic one." in again.out
+
+
+def test_a_wrong_name_suggests_near_ones_and_exits_2(command: Command) -> None:
+    done = command("reproduce", "S4-fig33")
+    assert done.code == 2
+    assert "did you mean" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_missing_data_file_is_one_line(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    done = command("reproduce", "S4-fig4a", "--quick", "--out", tmp_path)
+    assert done.code == 2
+    assert "it was made of" in done.err
+    assert "expected SHA-256 c2a9cb4a" in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [(), ("S4-fig3", "--list")])
+def test_a_name_or_the_list(words: tuple[str, ...], command: Command) -> None:
+    assert command("reproduce", *words).code == 2
