@@ -154,7 +154,9 @@ def simulation(count: int) -> None:
         names = list(study.terms.sites)
 
         def answer(home: Path, request: bytes) -> bytes:
-            return answer_from(home, request, lambda at, _: study.rows(at.name), lambda site: None)
+            return answer_from(
+                home, request, lambda at, _: (study.rows(at.name), None), lambda site: None
+            )
 
         client = client_app(
             answer, lambda context: place / names[int(context.node_config["partition-id"])]

@@ -71,7 +71,7 @@ class Federation:
             return TaskSet.from_arrays(X, y, task, schema=self.terms.schema)
 
         key = signer_in(self.homes[name] / "key.pem")
-        return Site(name, terms or self.terms, read, key, self.homes[name])
+        return Site(name, terms or self.terms, read, key, self.homes[name], held_out=read)
 
     def channel(self, **more: Any) -> Memory:
         """To sites that are made anew for every request, as processes are."""

@@ -201,13 +201,13 @@ def _a_site_never_answers(live: Live, site: str) -> None:
 
 
 def _require_replay(live: Live) -> None:
-    from tacit.cli.federated_site import training_rows
+    from tacit.cli.federated_site import rows_of
     from tacit.federation.own_tasks import among
     from tacit.tasks import TaskSet
 
     terms = live.terms
     homes = {name: live.project.sites / name for name in terms.sites}
-    parts = [among(training_rows(home, terms), terms.labels) for home in homes.values()]
+    parts = [among(rows_of(home, terms)[0], terms.labels) for home in homes.values()]
     X, y = (
         np.concatenate(
             [getattr(part, of)[part.task_index == i] for i in range(6) for part in parts]

@@ -20,6 +20,7 @@ target = "outcome"            # the column to be predicted
 columns = {columns}
 # fewest = 3                  # honest sites that are heard: then the coordinator sees sums alone
 seconds = 120.0               # how long a round waits for answers
+# scores = 0.1                # of the budget's μ², for one noisy mean of all tasks' scores
 holdout = 0.2                 # of each task's rows, kept by its site for its own scores
 hosts = ["localhost", "127.0.0.1"]  # the names under which sites reach the coordinator
 
@@ -77,7 +78,9 @@ def _terms(project: Project, config: dict[str, Any], keys: dict[str, str], key: 
     from tacit.federation.terms import Member, Terms
     from tacit.privacy.release import new_run
 
-    given = {k: config[k] for k in ("noise", "seconds", "holdout", "fewest") if k in config}
+    given = {
+        k: config[k] for k in ("noise", "seconds", "holdout", "fewest", "scores") if k in config
+    }
     told = _reports(project, config) if "encoder" in config else _learning(project, config)
     terms = Terms(
         run=new_run(),

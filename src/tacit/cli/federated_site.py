@@ -42,11 +42,6 @@ def rows_of(place: Path, terms: Terms) -> tuple[TaskSet, TaskSet | None]:
     return tasks.split(1 - terms.holdout, coins)
 
 
-def training_rows(place: Path, terms: Terms) -> TaskSet:
-    """What a site learns from."""
-    return rows_of(place, terms)[0]
-
-
 def private_page(site: Site) -> None:
     """The site's own scores on the rows that it kept, for nobody else's eyes."""
     from tacit import folder
@@ -63,7 +58,7 @@ def private_page(site: Site) -> None:
 
 def answer(place: Path, request: bytes) -> bytes:
     """What the site in this folder answers."""
-    return answer_from(place, request, training_rows, private_page)
+    return answer_from(place, request, rows_of, private_page)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from tacit.federation.collector import Collector
 from tacit.federation.engine import OverSites
 from tacit.federation.hand_outs import PUBLIC
 from tacit.federation.hidden import OverHiddenSites
+from tacit.federation.mean_score import release_mean
 from tacit.federation.node_server import OverNodes
 from tacit.federation.own_clients import COINS, keep_coins
 from tacit.federation.own_tasks import without_rows
@@ -103,12 +104,15 @@ def _coordinated(
     place: Path, sites: Sites, signer: Signer, pages: Pages, progress: Progress
 ) -> Path:
     terms, out = sites.terms, place / MODEL
-    with folder.held(out), Ledger(place / folder.LEDGER, dataset=terms.dataset) as ledger:
+    cap = terms.budget if terms.scores else None
+    with folder.held(out), Ledger(place / folder.LEDGER, dataset=terms.dataset, cap=cap) as ledger:
         sites.agree()
         if not (out / folder.SEAL).exists():
             sites.note("started", run=terms.run)
             model = terms.model(ledger)
             model._engine = _engine_for(model, sites)
+            if terms.scores and type(model._engine) is not OverSites:
+                raise InvalidInput("a mean of scores is for linear learners that trust a curator")
             if not isinstance(model, MultiTaskEstimator):
                 keep_coins(model, secret_in(place / COINS))
             model.fit_tasks(
@@ -120,6 +124,8 @@ def _coordinated(
         files = {name: (out / name).read_bytes() for name in PUBLIC if (out / name).exists()}
         certificate = folder.read_json(out / folder.CERTIFICATE)
         sites.finish(files, lambda place, made: _sealed(terms, place, made, certificate, signer))
+        if terms.scores:
+            release_mean(sites, ledger, place)
     return out
 
 
@@ -161,6 +167,8 @@ def _write(model: Any, terms: Terms, signer: Signer, out: Path) -> None:
 def _promised(found: Guarantee, terms: Terms) -> Guarantee:
     """With what a network adds, and with the part of δ that noise in shares needs."""
     delta = max(found.delta, terms.budget.delta)
+    if terms.scores:  # their mean comes later, and was planned for
+        found = replace(found, epsilon=max(found.epsilon, terms.budget.epsilon))
     kept = [sentence for sentence in found.not_covered if not sentence.startswith(DELTA)]
     said = (*kept, delta_beside(delta, len(terms.labels)), WHEN)
     return replace(found, delta=delta, not_covered=said)

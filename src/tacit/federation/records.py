@@ -105,3 +105,18 @@ class Records:
 
     def _file(self, number: int, kind: str) -> Path:
         return self.place / f"{number:05d}.{kind}"
+
+
+def broadcasts(arrays: Mapping[str, Array]) -> dict[int, dict[str, Array]]:
+    """By round: an array is named ``round/name``.
+
+    >>> broadcasts({"0/mean": np.zeros(1)})
+    {0: {'mean': array([0.])}}
+    """
+    found: dict[int, dict[str, Array]] = {}
+    for name, array in arrays.items():
+        number, slash, part = name.partition("/")
+        if not (slash and number.isdecimal() and len(number) < 6):
+            raise Refused("the coordinator", f"an array is called {name!r}, expected round/name")
+        found.setdefault(int(number), {})[part] = array
+    return found

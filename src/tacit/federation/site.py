@@ -9,6 +9,7 @@
     report       nothing                      → one report of each of its people (reporting.py)
     finish       shared numbers, certificate  → its models, written at home; digests of their files
     seal         the coordinator's seals      → the hand-outs are whole
+    score        nothing                      → its tasks' scores, if a mean of them was planned
 
 A request is answered the same however often it comes: a round is computed once and kept
 (records.py). Another request under the same number, or under other terms, is refused.
@@ -19,7 +20,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,14 +39,15 @@ from tacit.engine import (
 )
 from tacit.errors import InvalidInput, Refused
 from tacit.estimator import MultiTaskEstimator
-from tacit.federation.hand_outs import HandOuts
+from tacit.federation.hand_outs import PRIVATE, HandOuts
 from tacit.federation.hidden_site import HiddenRound, box_key, signed_keys
 from tacit.federation.masking import public_key
 from tacit.federation.node_site import ColumnRequest, answered, door_of
 from tacit.federation.own_clients import COINS, OwnClients
 from tacit.federation.own_tasks import OwnTasks, Planned, among
-from tacit.federation.records import Records
+from tacit.federation.records import Records, broadcasts
 from tacit.federation.reporting import ENCODER, ExportedEncoder, reported, require_one_row
+from tacit.federation.scores import centred_scores
 from tacit.federation.silo_site import released
 from tacit.federation.terms import Terms, differences
 from tacit.federation.wire import digest, packed, unpacked
@@ -75,6 +76,7 @@ class Site:
     read: Callable[[], TaskSet]
     signer: Signer
     place: Path
+    held_out: Callable[[], TaskSet | None] = lambda: None  # rows that it keeps for scores
 
     def answer(self, request: bytes) -> bytes:
         """What goes back, whatever came: never an exception, and no word about the rows."""
@@ -285,6 +287,16 @@ class Site:
         fitted = own.fitted(found, self.terms, state)
         return {"digests": self.hand_outs.write(fitted, found, own.places)}, {}
 
+    def _score(self, _: Mapping[str, Any], __: Mapping[str, Array]) -> Said:
+        """What its tasks' models are worth on rows that it kept, if the terms planned for that."""
+        if not (self.terms.scores and self.hand_outs.are_whole()):
+            raise Refused("the coordinator", "no mean of scores was planned, or it is too early")
+        model, kept = self.terms.model().load(self.place / PRIVATE), self.held_out()
+        own = [self.terms.labels[i] for i in self.terms.places[self.name]]
+        if kept is None:
+            return {}, {"rows": np.zeros((len(own), 1))}
+        return {}, {"rows": centred_scores(model, among(kept, own))}
+
     def _seal(self, _: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
         """The coordinator's seals on the site's hand-outs."""
         self.hand_outs.seal(arrays)
@@ -301,6 +313,7 @@ class Site:
         "report": _report,
         "finish": _finish,
         "seal": _seal,
+        "score": _score,
     }
 
 
@@ -316,31 +329,19 @@ def _require_isolation(
     require_alone("a contribution", alone, together)
 
 
-def broadcasts(arrays: Mapping[str, Array]) -> dict[int, dict[str, Array]]:
-    """By round: an array is named ``round/name``.
-
-    >>> broadcasts({"0/mean": np.zeros(1)})
-    {0: {'mean': array([0.])}}
-    """
-    found: dict[int, dict[str, Array]] = {}
-    for name, array in arrays.items():
-        number, slash, part = name.partition("/")
-        if not (slash and number.isdecimal() and len(number) < 6):
-            raise Refused("the coordinator", f"an array is called {name!r}, expected round/name")
-        found.setdefault(int(number), {})[part] = array
-    return found
-
-
 def answer_from(
     place: Path,
     request: bytes,
-    read: Callable[[Path, Terms], TaskSet],
+    read: Callable[[Path, Terms], tuple[TaskSet, TaskSet | None]],
     finished: Callable[[Site], None],
 ) -> bytes:
     """What the site in this folder answers, with what is on its disk and nothing else. ``read``
-    reads its rows as the terms declare them; ``finished`` looks at its folder when it is whole."""
+    reads its rows as the terms declare them, and those that it keeps for scores; ``finished`` looks at
+    its folder when it is whole."""
     terms = Terms.read(place)
-    site = Site(place.name, terms, partial(read, place, terms), signer_in(place / KEY), place)
+    signer = signer_in(place / KEY)
+    rows, kept = (lambda: read(place, terms)[0]), (lambda: read(place, terms)[1])
+    site = Site(place.name, terms, rows, signer, place, kept)
     answer = site.answer(request)
     if site.hand_outs.are_whole():
         try:

@@ -9,8 +9,9 @@ proposes something else is refused, and told what differs.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from tacit.federation.noise_shares import hidden_promise, planned_budget
 from tacit.json_converter import fields_to_json, from_json
 from tacit.privacy.budget import Budget
 from tacit.privacy.chain import canonical, sha256
+from tacit.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from tacit.privacy.signing import checked_fingerprint
 from tacit.tasks import Schema, canonical_label, task_codes
 from tacit.tasks.labels import require_one_text
@@ -71,6 +73,7 @@ class Terms:
     seconds: float = 600.0  # how long a round waits for answers
     fewest: int | None = None  # honest sites that are heard; None: the coordinator sees each row
     encoder: str | None = None  # the digest of what devices report through (S4)
+    scores: float = 0.0  # of μ², what one noisy mean of all tasks' scores may spend; 0: no mean
     holdout: float = 0.0  # the share of a task's rows that its site keeps for scores at home
     version: str = __version__
     code: str = field(default_factory=code_digest)
@@ -87,6 +90,10 @@ class Terms:
             raise InvalidInput(f"a round waits between 0 and 10⁷ seconds, got {self.seconds}")
         if self.fewest is not None and not 2 <= self.fewest <= len(self.sites):
             raise InvalidInput(f"fewest must be 2 to {len(self.sites)} sites, got {self.fewest}")
+        if not 0 <= self.scores < 1 or (self.scores and self.fewest is not None):
+            raise InvalidInput(
+                f"scores must be in [0, 1), and 0 where rows are hidden, got {self.scores}"
+            )
         if not 0 <= self.holdout < 1:
             raise InvalidInput(f"holdout must be in [0, 1), got {self.holdout}")
 
@@ -152,8 +159,21 @@ class Terms:
 
     @property
     def planned_budget(self) -> Budget:
-        """What the events of the run may spend; noise in shares needs a part of δ for itself."""
-        return self.budget if self.fewest is None else planned_budget(self.budget)
+        """What the learner's events may spend; noise in shares needs a part of δ for itself, and a
+        mean of scores a part of μ²."""
+        if self.fewest is not None:
+            return planned_budget(self.budget)
+        if not self.scores:
+            return self.budget
+        mu = gaussian_mu(self.budget.epsilon, self.budget.delta) * math.sqrt(1 - self.scores)
+        return replace(self.budget, epsilon=gaussian_epsilon(self.budget.delta, mu))
+
+    @property
+    def mu_of_scores(self) -> float:
+        """What the learner leaves of the budget, as μ-GDP; rounded down."""
+        budgets = (self.budget, self.planned_budget)
+        whole, planned = (gaussian_mu(each.epsilon, each.delta) for each in budgets)
+        return math.sqrt(whole**2 - planned**2) * (1 - 1e-6)
 
     def installed(self) -> bool:
         """Whether the code of this process is the one that was agreed on."""
