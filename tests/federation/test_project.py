@@ -37,6 +37,17 @@ def test_a_config_that_leaves_something_out_is_refused_by_name(study: Project) -
         write_terms(study)
 
 
+def test_the_superlinks_certificate_is_for_its_own_machine_too(study: Project) -> None:
+    """Its processes speak to it there, whatever name the sites know it by."""
+    from cryptography import x509
+
+    study.write_certificates(["coordinator.example"])
+    found = x509.load_pem_x509_certificate((study.certificates / "server.pem").read_bytes())
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["coordinator.example", "localhost"]
+    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+
+
 def test_networks_are_described_in_the_config(study: Project) -> None:
     pytest.importorskip("torch")
     config = study.place / "config.toml"

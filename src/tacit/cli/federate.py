@@ -96,9 +96,9 @@ def _standing(terms: Terms, lines: list[dict[str, Any]]) -> dict[str, Any]:
     }
     releases, until = 0, dict.fromkeys(terms.sites, 0)
     for line in lines:
-        heard = line["heard"] if line["what"] == "round" else [line.get("site")]
         if line["what"] not in ("round", "arrival", "reported"):
             continue
+        heard = line["heard"] if line["what"] == "round" else [line["site"]]
         releases = line["round"] + 1 if line["what"] == "round" else releases + 1
         for name in heard:
             sites[name]["answers"] += 1

@@ -24,6 +24,7 @@ from typing import Any
 
 from tacit import files
 
+LOOPBACK = "127.0.0.1"
 VALID = dt.timedelta(days=825)  # the longest that common clients accept
 
 CLIENT = '''"""The Flower app of a site; everything it does is in tacit."""
@@ -110,13 +111,15 @@ class Project:
         files.replace_file(self.flower / "config.toml", config.encode())
 
     def write_certificates(self, hosts: Sequence[str]) -> None:
-        """A certificate authority of this federation alone, and the SuperLink's certificate."""
+        """A certificate authority of this federation alone, and the SuperLink's certificate: for
+        these hosts, and for this machine, from which the SuperLink's own processes speak to it."""
         from cryptography import x509
 
         files.make(self.certificates, 0o700)
         authority, server = _p256(), _p256()
         ca = _certificate("tacit federation", authority.public_key(), authority, None)
-        names = x509.SubjectAlternativeName([_subject(host) for host in hosts])
+        every = dict.fromkeys([*hosts, "localhost", LOOPBACK])
+        names = x509.SubjectAlternativeName([_subject(host) for host in every])
         own = _certificate(hosts[0], server.public_key(), authority, names)
         _write_pem(self.certificates / "ca.pem", ca)
         _write_pem(self.certificates / "server.pem", own)

@@ -335,9 +335,8 @@ def answer_from(
     read: Callable[[Path, Terms], tuple[TaskSet, TaskSet | None]],
     finished: Callable[[Site], None],
 ) -> bytes:
-    """What the site in this folder answers, with what is on its disk and nothing else. ``read``
-    reads its rows as the terms declare them, and those that it keeps for scores; ``finished`` looks at
-    its folder when it is whole."""
+    """What the site in this folder answers, from its disk alone. ``read`` reads its rows as the
+    terms declare them, and those kept for scores; ``finished`` looks at a folder that is whole."""
     terms = Terms.read(place)
     signer = signer_in(place / KEY)
     rows, kept = (lambda: read(place, terms)[0]), (lambda: read(place, terms)[1])

@@ -18,10 +18,9 @@ from typing import Any
 
 from tacit.errors import InvalidInput
 from tacit.federation.coordinator import JOURNAL, Journal
-from tacit.federation.project import Project
+from tacit.federation.project import LOOPBACK, Project
 from tacit.federation.terms import Terms
 
-LOOPBACK = "127.0.0.1"
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 """Nothing of ours is told to anybody but the parties."""
 
