@@ -413,7 +413,7 @@ def our_gradients(modules: Any, X: Any, y: Any) -> dict[str, Callable[[], Any]]:
 
     stacked = Stacked(copy.deepcopy(modules[0]), X[:2])
     examples = Examples(X, y, np.arange(0, COUNT * ROWS + 1, ROWS))
-    made = RowGradients.of(Trainer(stacked, LocalWork(1, ROWS, 0.1), examples))
+    made, _ = RowGradients.of(Trainer(stacked, LocalWork(1, ROWS, 0.1), examples))
     models = torch.stack([
         torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules
     ])  # fmt: skip

@@ -9,8 +9,8 @@ import pytest
 
 from tacit.arrays import FloatArray
 from tacit.audits.cases import Settings
-from tacit.audits.replays import Recorder
-from tacit.audits.silo_runs import PAIR, SILOS, silo_audits
+from tacit.audits.replays import Pair, Recorder
+from tacit.audits.silo_runs import NETWORKS, PAIR, SILOS, silo_audits
 from tacit.learners.shared_prior.silos import halves
 from tacit.privacy.accounting import gaussian_mu
 from tacit.privacy.budget import Budget
@@ -21,11 +21,11 @@ WHOLE = silo_audits()[0].cases[0]
 CHARGED = gaussian_mu(BUDGET.epsilon, BUDGET.delta)
 
 
-def moved() -> float:
+def moved(pair: Pair = PAIR) -> float:
     """μ by which the two candidates are told apart, from the sums of one run and its replay."""
     ledger = Recorder()
     for side in (0, 1):
-        PAIR.fitted(side, BUDGET, 1, ledger, "run")
+        pair.fitted(side, BUDGET, 1, ledger, "run")
     steps = len(ledger.seen) // 2
     pairs = zip(ledger.seen[:steps], ledger.seen[steps:], strict=True)
     apart = [np.linalg.norm(a.sent.sum(0) - b.sent.sum(0)) / a.sigma for a, b in pairs]
@@ -75,3 +75,25 @@ def test_what_is_not_clipped_is_found_out_or_clipped_again(
     scores clips each person again."""
     monkeypatch.setattr(module, name, broken)
     assert (moved() > 2 * CHARGED) == (name == "_number")
+
+
+# --- with networks -------------------------------------------------------------------------------
+
+
+def test_the_pair_moves_a_run_of_networks_as_far_as_is_charged() -> None:
+    pytest.importorskip("torch")
+    assert 0.99 * CHARGED < moved(NETWORKS) <= CHARGED * (1 + 1e-9)
+
+
+def test_the_whole_run_of_networks_is_consistent_with_its_claim() -> None:
+    pytest.importorskip("torch")
+    assert not silo_audits()[1].cases[0].audit(Settings(seed=0, samples=20)).refuted
+
+
+def test_rows_of_networks_that_are_not_clipped_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from tacit.neural.silos import people_sums
+
+    monkeypatch.setattr(people_sums, "_scales", lambda layers, weights, limit: weights)
+    assert moved(NETWORKS) > 10 * CHARGED
+    assert silo_audits()[1].cases[0].audit(Settings(seed=0, samples=20)).refuted

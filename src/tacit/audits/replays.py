@@ -16,6 +16,7 @@ spends nothing.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -56,12 +57,12 @@ class Seen:
     value: FloatArray
 
     @classmethod
-    def of(cls, mechanism: Any, rows: FloatArray, value: FloatArray) -> Seen:
+    def of(cls, mechanism: Any, rows: Any, value: FloatArray) -> Seen:
         """Of a Gaussian release."""
         inner = mechanism.row if isinstance(mechanism, EachRow) else mechanism
-        if isinstance(inner, MomentsGaussian):  # of a silo's people, all at once
+        if isinstance(inner, MomentsGaussian) or not isinstance(rows, np.ndarray):
             total = inner.statistic.total(*inner.statistic.checked(rows, None))
-            return cls(inner.sigma, total[None], value)
+            return cls(inner.sigma, total[None], value)  # of a silo's people, all at once
         if not isinstance(inner, GaussianSum | SymmetricGaussian | DiagonalGaussian):
             raise InvalidInput(f"the likelihood of {type(inner).__name__} is not known here")
         flat = np.asarray(rows, dtype=np.float64).reshape(len(rows), -1)
@@ -75,7 +76,7 @@ class Recorder(Ledger):
 
     def __init__(self) -> None:
         super().__init__(None)
-        self.noted: list[tuple[Any, FloatArray, FloatArray]] = []  # mechanism, rows, release
+        self.noted: list[tuple[Any, Any, FloatArray]] = []  # mechanism, rows, release
 
     def released(self, key: Key) -> None:
         """Hidden, so that everybody contributes in a replay too."""
@@ -85,7 +86,7 @@ class Recorder(Ledger):
     ) -> Release:
         """As Ledger.release, and noted."""
         release = super().release(mechanism, contributions, key=key, rng=rng)
-        self.noted.append((mechanism, np.array(contributions), np.asarray(release.value)))
+        self.noted.append((mechanism, copy.deepcopy(contributions), np.asarray(release.value)))
         return release
 
     @property
@@ -248,9 +249,9 @@ def transcript(pair: Pair, asked: Asked) -> AuditResult:
 # --- the cases -----------------------------------------------------------------------------------
 
 
-def pair_cases(pair: Pair) -> tuple[Case, Case]:
+def pair_cases(pair: Pair, samples: int = 300) -> tuple[Case, Case]:
     """By replay, and by a classifier."""
     return (
-        Case(f"{pair.name}, whole run", partial(whole_run, pair), 8.0, 1e-5, 300),
-        Case(f"{pair.name}, transcript", partial(transcript, pair), 8.0, 1e-5, 300),
+        Case(f"{pair.name}, whole run", partial(whole_run, pair), 8.0, 1e-5, samples),
+        Case(f"{pair.name}, transcript", partial(transcript, pair), 8.0, 1e-5, samples),
     )

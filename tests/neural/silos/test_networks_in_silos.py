@@ -238,7 +238,7 @@ def test_a_silos_message_is_the_same_alone_and_among_others() -> None:
         all_silos, np.full(SILOS, ROWS), np.ones(SILOS), Poisson(0.7), 0.5, np.ones(1), 0.1
     )
     people = People.of(examples, None)
-    home = SilosAtHome(agreed, RowGradients.of(trainer), people, Coins(bytes(32)), all_silos)
+    home = SilosAtHome(agreed, RowGradients.of(trainer)[0], people, Coins(bytes(32)), all_silos)
     models = trainer.stacked.start().numpy() + RNG.normal(size=(SILOS, trainer.stacked.size))
     shared = {"round": Declared(0), "models": Declared(models.astype(np.float32))}
     mechanism = agreed.mechanism(0)

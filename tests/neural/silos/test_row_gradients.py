@@ -104,7 +104,7 @@ def test_rows_have_the_gradients_that_autograd_finds(name: str) -> None:
     torch.manual_seed(0)
     trainer = made(MODULES[name]())
     models, rows = models_of(trainer), rows_of(trainer)
-    each = RowGradients.of(trainer).each(models, rows)
+    each = RowGradients.of(trainer)[0].each(models, rows)
     for model, mine, factors in zip(models, rows, each, strict=True):
         found = PeopleRows(factors, np.ones(len(mine)))
         assert found.shape == (len(mine), trainer.stacked.size)
@@ -117,8 +117,8 @@ def test_a_row_has_the_same_bits_alone_in_any_silo_and_any_pass(name: str) -> No
     torch.manual_seed(0)
     trainer = made(MODULES[name]())
     models, rows = models_of(trainer), rows_of(trainer)
-    gradients = RowGradients.of(trainer)
-    assert row_doubt(gradients, trainer) == ""
+    gradients, doubt = RowGradients.of(trainer)
+    assert doubt == ""
     together = list(gradients.each(models, rows))
     backwards = list(gradients.each(models.flip(0), rows[::-1]))[::-1]
     for model, mine, here, there in zip(models, rows, together, backwards, strict=True):
@@ -132,9 +132,8 @@ def test_a_module_that_looks_at_other_rows_is_found_and_given_one_at_a_time() ->
     trainer = made(Neighbourly())
     gradients = RowGradients(trainer.stacked, trainer.work.row_loss, trainer.examples, slots=3)
     assert "beside it" in row_doubt(gradients, trainer)
-    careful = RowGradients.of(trainer)
-    assert (careful.slots, careful.rows) == (1, 1)
-    assert row_doubt(careful, trainer) == ""
+    careful, doubt = RowGradients.of(trainer)
+    assert (careful.slots, careful.rows, doubt) == (1, 1, "")
 
 
 # --- sums ----------------------------------------------------------------------------------------
@@ -143,7 +142,7 @@ def test_a_module_that_looks_at_other_rows_is_found_and_given_one_at_a_time() ->
 def factors_of(n: int, seed: int = 0, scale: float = 3.0) -> Factors:
     trainer = made(nn.Sequential(nn.Linear(D, 7), nn.ReLU(), nn.Linear(7, 3)), (n,))
     examples = replace(trainer.examples, X=trainer.examples.X * scale)
-    gradients = RowGradients.of(replace(trainer, examples=examples))
+    gradients, _ = RowGradients.of(replace(trainer, examples=examples))
     return next(gradients.each(models_of(trainer) + seed, rows_of(trainer)))
 
 
@@ -251,7 +250,7 @@ def test_one_silo_clips_and_adds_as_opacus_does() -> None:
     module = nn.Sequential(nn.Linear(D, 7), nn.ReLU(), nn.Linear(7, 3)).double()
     trainer = made(module, (ROWS + 9,))
     rows = rows_of(trainer)
-    factors = next(RowGradients.of(trainer).each(trainer.stacked.start()[None], rows))
+    factors = next(RowGradients.of(trainer)[0].each(trainer.stacked.start()[None], rows))
     mechanism = PeopleSum(0.8, 2.0, Everyone(), len(rows[0]))
     ours = mechanism.statistic.total(PeopleRows(factors, np.ones(len(rows[0]))), 0.8)
     theirs = GradSampleModule(module)

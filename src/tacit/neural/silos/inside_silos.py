@@ -30,7 +30,7 @@ from tacit.neural.sampling import Everyone, Sampler, chosen_sampler
 from tacit.neural.secret_streams import Coins, coins_and_noise
 from tacit.neural.silos.dp_sgd import MeanOfSilos, People, SiloRounds, SilosAtHome
 from tacit.neural.silos.people_sums import require_few
-from tacit.neural.silos.row_gradients import RowGradients, row_doubt
+from tacit.neural.silos.row_gradients import RowGradients
 from tacit.parameters import require_unset
 from tacit.privacy.accounting import gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget, Guarantee
@@ -115,8 +115,8 @@ class NetworksInSilos(FittedNetworks):
         require_few(int(trainer.examples.sizes.max()))
         people = People.of(trainer.examples, whose)
         coins, noise = self._coins_and_noise()
-        gradients = RowGradients.of(trainer)
-        together, measured = row_doubt(gradients, trainer), classes is not None and classes.measured
+        gradients, together = RowGradients.of(trainer)
+        measured = classes is not None and classes.measured
         sampler = self._silo_sampler()
         doubts = [together, SEEDED * (noise is not None and sampler != Everyone())]
         doubts += [MEASURED * measured, *self._uncounted()]

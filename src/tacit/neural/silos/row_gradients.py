@@ -128,14 +128,15 @@ class RowGradients:
     rows: int = ROWS  # of a block
 
     @classmethod
-    def of(cls, trainer: Trainer) -> RowGradients:
+    def of(cls, trainer: Trainer) -> tuple[RowGradients, str]:
         """With passes of a shape that follows from the module, the installation and the number of
-        silos alone."""
+        silos alone; and why rows may not be kept apart, if they may not."""
         one = cls(trainer.stacked, trainer.work.row_loss, trainer.examples, rows=1)
         width = sum(layer.width for layer in one.alone(one.stacked.start(), NOBODY))
         most = trainer.chunk or FLOATS // (width * ROWS)
         many = replace(one, slots=max(1, min(most, one.examples.clients)), rows=ROWS)
-        return one if row_doubt(many, trainer) else many
+        found = row_doubt(many, trainer)
+        return (one, row_doubt(one, trainer)) if found else (many, "")
 
     def at(self, models: Tensor, blocks: IntArray) -> Factors:
         """Of the blocks (b ≤ slots, rows) under their models (b, d)."""
@@ -215,7 +216,7 @@ def row_doubt(gradients: RowGradients, trainer: Trainer) -> str:
     )
 
 
-_TRIED = 4  # public rows, each in every place
+_TRIED = 2  # public rows, each in every place
 
 
 def _apart(gradients: RowGradients, X: Tensor) -> bool:
