@@ -13,7 +13,7 @@ import pytest
 
 from tacit import Budget, files, folder
 from tacit.errors import Refused
-from tacit.estimator.contract import _facts
+from tacit.estimator.contract import facts_of
 from tacit.federation.coordinator import coordinate
 from tacit.federation.own_tasks import among
 from tacit.federation.records import Records
@@ -106,7 +106,7 @@ def test_a_site_that_dies_in_a_round_and_returns_has_missed_nothing(federation: 
 def _halves(there: Any, model: Any) -> tuple[Any, Any]:
     """The participant of everybody's rows, and the steps, as one process has them."""
     home = model._home(there.everything, there.terms.schema, loss_named(model.loss))
-    facts = _facts(home, model._door(there.everything.labels, there.terms.schema))
+    facts = facts_of(home, model._door(there.everything.labels, there.terms.schema))
     return model._participant(home, facts), model._coordinator(facts).steps
 
 

@@ -15,7 +15,7 @@ from tacit.engine.protocol import (
     Unprotected,
     combined,
 )
-from tacit.engine.rounds import CURATOR, run_rounds
+from tacit.engine.rounds import CURATOR, require_isolation, run_rounds
 from tacit.engine.trust import Edge
 
 __all__ = [
@@ -34,5 +34,6 @@ __all__ = [
     "Transcript",
     "Unprotected",
     "combined",
+    "require_isolation",
     "run_rounds",
 ]

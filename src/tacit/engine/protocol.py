@@ -124,7 +124,7 @@ class Coordinator(Protocol):
 class Facts:
     """Everything public about a run before it starts: all that a coordinator is made of."""
 
-    labels: tuple[Hashable, ...]
+    labels: Sequence[Hashable]
     width: int  # D, the columns of a model with its intercept
     loss: Loss
     declared_features: BoolArray  # (d,), by column
@@ -147,3 +147,4 @@ class Outcome:
     shared: Message
     transcript: Transcript = field(default_factory=list)
     state: Any = None
+    elsewhere: bool = False  # whether the rows are, so that models are made there

@@ -57,7 +57,7 @@ def run_rounds(
         if found is None:
             contributions, kept = participant.contribute(step, message, state)
             if to_check and len(contributions):
-                _require_isolation(participant, step, message, state, contributions)
+                require_isolation(participant, step, message, state, contributions)
                 to_check = False
             found, state = _released(door, number, step, mechanism, contributions), kept
         shared = coordinator.absorb(step, shared, found)
@@ -76,7 +76,7 @@ def _open(coordinator: Coordinator, door: Door) -> None:
         door.at_home.open([mechanism.event(door.at_home.neighbours) for mechanism in own])
 
 
-def _require_isolation(
+def require_isolation(
     participant: Participant, step: Step, shared: Message, state: Any, together: Contributions
 ) -> None:
     """Before the first release one unit, chosen in secret, contributes once more by itself."""

@@ -124,7 +124,7 @@ class MultiTaskEstimator(Predicting):
         require_parameters(self)
         self._require_own_ledger()
         self._check()
-        _require_moderate(tasks)
+        require_moderate(tasks)
         if tasks.classes is not None:
             self.classes_ = np.asarray(tasks.classes)
         self.n_features_in_ = len(schema.feature_names)
@@ -135,6 +135,9 @@ class MultiTaskEstimator(Predicting):
             bounds = np.asarray(outcome.shared[BOUNDS].value)
             home, schema = bounded(home, bounds), schema.bounded(bounds)
         self._remember(schema, tasks, outcome, door)
+        if outcome.elsewhere:
+            self._set_models(np.zeros((0, home.problems.X.shape[1])), ())
+            return self
         with isolated():  # nothing in the data stops a run, or warns, after its releases
             self._set_models(self._at_home(home, outcome.shared), tasks.labels)
         return self
@@ -148,7 +151,7 @@ class MultiTaskEstimator(Predicting):
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         """Both halves, by the engine of this process or by another."""
-        facts = _facts(home, door)
+        facts = facts_of(home, door)
         if home.open_columns.any():
             halves = with_bounds(home, facts, self._participant, self._coordinator)
         else:
@@ -296,7 +299,8 @@ class PrivateLearner(MultiTaskEstimator):
     random_state: Seed | None = None  # of simulated noise only
 
 
-def _facts(home: Home, door: Door) -> Facts:
+def facts_of(home: Home, door: Door) -> Facts:
+    """Everything public about a run through this door."""
     return Facts(
         labels=door.labels,
         width=home.problems.X.shape[1],
@@ -309,7 +313,7 @@ def _facts(home: Home, door: Door) -> Facts:
     )
 
 
-def _require_moderate(tasks: TaskSet) -> None:
+def require_moderate(tasks: TaskSet) -> None:
     """Numbers whose squares do not overflow."""
     for name, column in zip((*tasks.feature_names, "target"), (*tasks.X.T, tasks.y), strict=True):
         largest = float(np.max(np.abs(column), initial=0.0))  # all rows may have been dropped

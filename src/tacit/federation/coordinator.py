@@ -31,7 +31,6 @@ from tacit.federation.hidden import OverHiddenSites
 from tacit.federation.mean_score import release_mean
 from tacit.federation.node_server import OverNodes
 from tacit.federation.own_clients import COINS, keep_coins
-from tacit.federation.own_tasks import without_rows
 from tacit.federation.records import secret_in
 from tacit.federation.silo_server import OverSilos
 from tacit.federation.site import KEY
@@ -43,6 +42,7 @@ from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.promises import DELTA, delta_beside
 from tacit.privacy.signing import Signer, signer_in
+from tacit.tasks import TaskSet
 from tacit.tasks.labels import written_label
 
 JOURNAL, AGREEMENTS, MODEL = "journal.jsonl", "agreements.json", "model"
@@ -115,9 +115,8 @@ def _coordinated(
                 raise InvalidInput("a mean of scores is for linear learners that trust a curator")
             if not isinstance(model, MultiTaskEstimator):
                 keep_coins(model, secret_in(place / COINS))
-            model.fit_tasks(
-                without_rows(terms.labels, terms.schema), terms.schema, progress=progress
-            )
+            nobody = TaskSet.without_rows(terms.labels, terms.schema)
+            model.fit_tasks(nobody, terms.schema, progress=progress)
             _write(model, terms, signer, out)
         if pages is not None and not (out / folder.PUBLIC_PAGE).exists():
             pages(out, signer)

@@ -21,16 +21,7 @@ from tacit.federation.terms import Terms
 from tacit.linear.losses import loss_named
 from tacit.linear.threads import isolated
 from tacit.privacy.accounting import Cost
-from tacit.tasks import Schema, TaskSet, canonical_label
-
-
-def without_rows(labels: Sequence[Hashable], schema: Schema) -> TaskSet:
-    """All tasks by name: what a coordinator has of them."""
-    names = schema.feature_names_out
-    none = np.zeros(0, dtype=np.int64)
-    offsets = np.zeros(len(labels) + 1, dtype=np.int64)
-    empty = np.zeros((0, len(names))), np.zeros(0)
-    return TaskSet(*empty, offsets, tuple(labels), none, names, schema.classes)
+from tacit.tasks import TaskSet, canonical_label
 
 
 def among(tasks: TaskSet, labels: Sequence[Hashable]) -> TaskSet:

@@ -117,6 +117,15 @@ class TaskSet:
         features = table.without(target) if task is None else table.without(target, task)
         return cls.from_arrays(features, y, labels, classes=classes, schema=schema)
 
+    @classmethod
+    def without_rows(cls, labels: Sequence[Hashable], schema: Schema) -> TaskSet:
+        """Tasks by name: what somebody has of them whose rows are elsewhere."""
+        names = schema.feature_names_out
+        none = np.zeros(0, dtype=np.int64)
+        offsets = np.zeros(len(labels) + 1, dtype=np.int64)
+        empty = np.zeros((0, len(names))), np.zeros(0)
+        return cls(*empty, offsets, tuple(labels), none, names, schema.classes)
+
     @property
     def n_tasks(self) -> int:
         """m, the number of tasks."""

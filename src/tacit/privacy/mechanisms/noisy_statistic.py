@@ -30,11 +30,15 @@ def released(
     rows, clips = statistic.checked(contributions, shares)
     if rng is None and not noise.reason:
         counts = statistic.counts(rows, clips, noise.scale)
-        noisy = np.asarray((counts + noise.rounded(counts.shape)) * grid(noise.scale))
-        return statistic.shaped(noisy, rows.shape)
+        return statistic.shaped(exactly_noised(counts, noise), rows.shape)
     drawn = noise.drawn(statistic.coordinates(rows.shape), rng or system_generator())
     noisy = statistic.total(rows, clips) + statistic.shaped(drawn, rows.shape)
     return snapped(noisy, noise.scale) if noise.reason else noisy
+
+
+def exactly_noised(counts: IntArray, noise: Noise[Any]) -> FloatArray:
+    """Whole numbers of the grid plus rounded noise, in the units of the data."""
+    return np.asarray((counts + noise.rounded(counts.shape)) * grid(noise.scale))
 
 
 def parameters(mechanism: Any) -> dict[str, object]:

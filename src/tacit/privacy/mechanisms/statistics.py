@@ -37,6 +37,7 @@ class Sum:
     share_power: ClassVar[float] = 1.0  # a share s clips to clip_norm · s^power: Δ scales with s
     norms: ClassVar[tuple[Norm, ...]] = ("l1", "l2")  # in which its sensitivity is known
     vectors: ClassVar[bool] = False  # must a row be one vector?
+    adds: ClassVar[bool] = True  # is it the sum of the same statistic of parts of the units?
 
     def __post_init__(self) -> None:
         if self.norm not in self.norms:
@@ -109,6 +110,7 @@ class EachRowApart(Sum):
     """
 
     vectors: ClassVar[bool] = True
+    adds: ClassVar[bool] = False
 
     def total(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
         """(units, dim)."""
@@ -221,6 +223,11 @@ class Covariance(Sum):
         found = nuclear_sensitivity if self.norm == "nuclear" else covariance_sensitivity
         return found(self.clip_norm, neighbours)
 
+    @property
+    def bound(self) -> float:
+        """K²."""
+        return self.clip_norm**2
+
     def total(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
         """(d, d)."""
         W = clip_rows(rows, clips)
@@ -229,7 +236,7 @@ class Covariance(Sum):
     def counts(self, rows: FloatArray, clips: FloatArray, scale: float) -> IntArray:
         """(d(d+1)/2,)."""
         W = clip_rows(rows, covariance_clip(clips, rows.shape[1], grid(scale)))
-        return svec_grid_sum(W, scale, self.clip_norm**2)
+        return svec_grid_sum(W, scale, self.bound)
 
     def coordinates(self, shape: Shape) -> Shape:
         """Of an upper triangle."""
@@ -256,6 +263,7 @@ class Gram(Covariance):
     share_power: ClassVar[float] = 1.0
     norms: ClassVar[tuple[Norm, ...]] = ("l2",)
     side: ClassVar[int] = 0
+    adds: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -283,4 +291,4 @@ class Gram(Covariance):
     def counts(self, rows: FloatArray, clips: FloatArray, scale: float) -> IntArray:
         """(m(m+1)/2,)."""
         W = clip_rows(rows, gram_clip(clips, self.clip_norm, grid(scale)))
-        return grid_sum(svec(W @ W.T)[None], scale, math.sqrt(2) * self.clip_norm**2)
+        return grid_sum(svec(W @ W.T)[None], scale, math.sqrt(2) * self.bound)

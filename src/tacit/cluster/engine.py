@@ -1,0 +1,174 @@
+"""One more engine: the rounds of the in-process one, over partitions of the tasks.
+
+The process that runs it has the door, the coordinator and every task by name, and nobody's rows. A
+partition's tasks contribute where they are; there their rows are clipped, cut onto the grid and
+added up in whole numbers, so that what arrives is the same bits for any division into partitions
+and any number of workers (privacy/mechanisms/in_parts.py). The noise is drawn here, once. Before
+the first answer each partition holds one of its tasks against the same task alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from tacit.arrays import FloatArray
+from tacit.cluster.workers import Workers
+from tacit.engine import (
+    Coordinator,
+    Facts,
+    Message,
+    Outcome,
+    Participant,
+    Progress,
+    Public,
+    Step,
+    require_isolation,
+    run_rounds,
+)
+from tacit.errors import InvalidInput
+from tacit.estimator import Home, MultiTaskEstimator
+from tacit.estimator.contract import facts_of
+from tacit.linear.losses import loss_named
+from tacit.privacy.mechanisms.in_parts import InParts, Part
+from tacit.privacy.planning import Door
+from tacit.privacy.release import Release
+from tacit.tasks import Schema, TaskSet
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What whoever has a partition needs to know: the learner, and everything public."""
+
+    model: MultiTaskEstimator  # its parameters, and no ledger
+    schema: Schema
+
+    @classmethod
+    def of(cls, model: MultiTaskEstimator, schema: Schema) -> Learning:
+        """A ledger stays where the door is."""
+        return cls(type(model)(**model.get_params(deep=False) | {"ledger": None}), schema)
+
+    def home(self, tasks: TaskSet) -> Home:
+        """The tasks as the learner sees them."""
+        return self.model._home(tasks, self.schema, loss_named(self.model.loss))
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a partition's tasks said in a step."""
+
+    part: Part
+    kept: Any  # for their next step
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A step, as every partition is told of it."""
+
+    learning: Learning
+    facts: Facts
+    step: Step
+    shared: Message
+    checks: bool  # whether isolation is to be seen
+
+
+def said(tasks: TaskSet, asked: Asked, shares: FloatArray | None, before: Said | None) -> Said:
+    """The sum of what the tasks of a partition contribute."""
+    participant = asked.learning.model._participant(asked.learning.home(tasks), asked.facts)
+    kept = None if before is None else before.kept
+    rows, now = participant.contribute(asked.step, asked.shared, kept)
+    if asked.checks and len(rows):
+        require_isolation(participant, asked.step, asked.shared, kept, rows)
+    assert isinstance(asked.step.mechanism, InParts)
+    return Said(asked.step.mechanism.part(rows, shares), now)
+
+
+def whole(found: Sequence[Said]) -> Part:
+    """Of all partitions together."""
+    return reduce(add, (each.part for each in found))
+
+
+@dataclass(frozen=True)
+class SumsOfParts:
+    """A coordinator whose sums are made in parts."""
+
+    of: Coordinator
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The same events; only the noise is drawn here."""
+        return tuple(
+            replace(step, mechanism=InParts(step.mechanism))  # type: ignore[arg-type] # it looks
+            for step in self.of.steps
+        )
+
+    def start(self) -> Message:
+        """As it is."""
+        return self.of.start()
+
+    def absorb(self, step: Step, shared: Public, release: Release, /) -> Message:
+        """By the step as the learner planned it."""
+        return self.of.absorb(self.of.steps[self.steps.index(step)], shared, release)
+
+
+@dataclass(frozen=True)
+class AllPartitions:
+    """The participant of all partitions together."""
+
+    workers: Workers
+    held: Sequence[Any]
+    learning: Learning
+    facts: Facts
+    shares: Sequence[FloatArray | None]  # of the tasks of each
+
+    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[Any, Any]:
+        """A ``Part``, the sum over all tasks; what they keep stays with them."""
+        asked = Asked(self.learning, self.facts, step, shared, checks=state is None)
+        before = state or [None] * len(self.held)
+        found = self.workers.each(said, self.held, asked, self.shares, before)
+        return self.workers.reduced(whole, found), found
+
+    def select(self, units: Sequence[int]) -> Participant:
+        """Each partition has its own: nobody asks."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class OverPartitions:
+    """An engine with the duties of ``run_rounds``."""
+
+    workers: Workers
+    held: Sequence[Any]
+    sizes: Sequence[int]  # how many tasks are in each, in the order of the labels
+    learning: Learning
+    home: Home = field(repr=False)  # of the learner, without anybody's rows
+
+    def __call__(
+        self,
+        participant: Participant,
+        coordinator: Coordinator,
+        door: Door,
+        *,
+        progress: Progress = None,
+    ) -> Outcome:
+        """Runs all steps; what is shared after the last."""
+        if door.at_home is not None:
+            raise InvalidInput("noise of each task's own is not drawn in partitions yet")
+        # Workers need to know how many tasks there are, and a million labels are long.
+        facts = replace(facts_of(self.home, door), labels=range(len(door.labels)))
+        shares = self._shares(door)
+        there = AllPartitions(self.workers, self.held, self.learning, facts, shares)
+        outcome = run_rounds(
+            there, SumsOfParts(coordinator), door, isolated=False, progress=progress
+        )
+        return replace(outcome, state=None, elsewhere=True)
+
+    def _shares(self, door: Door) -> Sequence[FloatArray | None]:
+        if np.all(door.shares == 1):
+            return [None] * len(self.sizes)
+        return np.split(door.shares, np.cumsum(self.sizes)[:-1])

@@ -1,0 +1,179 @@
+"""A fit over the files of a Parquet data set, each task whole in one of them.
+
+    read every file: it is as declared, and no task is in two      (bad input ends it here)
+    the rounds of the learner, over partitions                     (engine.py)
+    every partition makes its tasks' models and writes them        models/NAME.parquet
+
+The model that was given has then what is shared and what is promised; the tasks' own models are in
+the files alone.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from tacit.cluster.engine import Learning, OverPartitions
+from tacit.cluster.workers import InThisProcess, Read, Workers
+from tacit.engine import Message, Progress
+from tacit.errors import InvalidInput
+from tacit.estimator import MultiTaskEstimator
+from tacit.estimator.contract import require_moderate
+from tacit.files import make, replace_file
+from tacit.linear.losses import loss_named
+from tacit.linear.threads import isolated
+from tacit.tasks import Schema, TaskSet, as_schema, canonical_label, read_table
+from tacit.tasks.tables import require_column
+
+MODELS, INTERCEPT = "models", "(intercept)"
+
+
+def fit_partitions(
+    model: MultiTaskEstimator,
+    files: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    task: str,
+    target: str,
+    workers: Workers | None = None,
+    progress: Progress = None,
+) -> MultiTaskEstimator:
+    """Learns from the tasks in all files; their models become out/models/*.parquet.
+
+    ``files``: paths, or a pattern such as ``data/*.parquet``. ``workers``: None for this process,
+    which reads one file at a time, or ``connected(address)`` of a cluster, whose workers see the
+    same paths. The result is the same bits either way.
+    """
+    found = partitions(files)
+    names = read_table(found[0]).columns
+    for role, name in {"task": task, "target": target}.items():
+        require_column(name, names, role)
+    features = [name for name in names if name not in (task, target)]
+    schema = as_schema(getattr(model, "ranges", None), features)
+    read = partial(_tasks, task=task, target=target, schema=schema)
+    return fit_files(model, found, Path(out), read, schema, task, workers, progress)
+
+
+def partitions(files: str | Path | Sequence[str | Path]) -> list[Path]:
+    """The files that are meant, by name; InvalidInput if there is none.
+
+    >>> partitions(["b.parquet", "a.parquet"])
+    [PosixPath('a.parquet'), PosixPath('b.parquet')]
+    """
+    if not isinstance(files, str | Path):
+        found = sorted(Path(file) for file in files)
+    else:
+        pattern = Path(files)
+        found = sorted(Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor))))
+    if not found:
+        raise InvalidInput(f"no file is called {str(files)!r}; expected those of a data set")
+    name, count = Counter(file.stem for file in found).most_common(1)[0]
+    if count > 1:
+        raise InvalidInput(f"{count} files are called {name!r}; their models would be one file")
+    return found
+
+
+def fit_files(
+    model: MultiTaskEstimator,
+    files: Sequence[Path],
+    out: Path,
+    read: Read,
+    schema: Schema,
+    task: str,
+    workers: Workers | None = None,
+    progress: Progress = None,
+) -> MultiTaskEstimator:
+    """The same, of files that ``read`` makes tasks of."""
+    _require_parted(model, schema)
+    there = workers or InThisProcess()
+    held = there.held(read, files)
+    labels: list[tuple[Hashable, ...]] = there.reduced(list, there.each(labels_of, held, None))
+    require_whole(dict(zip(files, labels, strict=True)))
+    everybody = [label for part in labels for label in part]
+    learning, nobody = Learning.of(model, schema), TaskSet.without_rows(everybody, schema)
+    engine = OverPartitions(there, held, [*map(len, labels)], learning, learning.home(nobody))
+    model._engine = engine
+    try:
+        model.fit_tasks(nobody, schema, progress=progress)
+    finally:
+        model._engine = None
+    make(out / MODELS, 0o700)
+    made = Made(learning, model.shared_, task)
+    places = [out / MODELS / f"{file.stem}.parquet" for file in files]
+    there.reduced(list, there.each(write_models, held, made, places))
+    return model
+
+
+def labels_of(tasks: TaskSet, _: None) -> tuple[Hashable, ...]:
+    """The labels of a partition that can be learned from."""
+    require_moderate(tasks)
+    return tasks.labels
+
+
+def require_whole(labels: Mapping[Path, Sequence[Hashable]]) -> None:
+    """InvalidInput if a task has rows in two files: what it contributes would be two."""
+    seen: dict[str, Path] = {}
+    for file, part in labels.items():
+        for label in part:
+            before = seen.setdefault(canonical_label(label), file)
+            if before != file:
+                raise InvalidInput(
+                    f"task {label!r} has rows in {before.name} and in {file.name}; expected every "
+                    "task whole in one file: write the data set anew, divided by task"
+                )
+
+
+def _require_parted(model: MultiTaskEstimator, schema: Schema) -> None:
+    """Refuses what would need all rows in one place."""
+    name = type(model).__name__
+    if getattr(model, "budget", None) is None:
+        raise InvalidInput(f"{name} in partitions needs a budget: its twin needs all rows at once")
+    if model._engines != "rounds":
+        raise InvalidInput(f"{name} with these parameters runs in one process only")
+    if schema.from_data or schema.open_columns.any():
+        raise InvalidInput("declare the ranges: partitions are read with declared ones, or none")
+    if loss_named(model.loss).targets_are_classes and schema.classes is None:
+        raise InvalidInput("declare the classes as ranges={'target': [...]}: no file shows all")
+
+
+def _tasks(file: Path, *, task: str, target: str, schema: Schema) -> TaskSet:
+    """The tasks in a file."""
+    try:
+        return TaskSet.from_frame(read_table(file), task=task, target=target, schema=schema)
+    except InvalidInput as error:
+        raise InvalidInput(f"{file.name}: {error}") from error
+
+
+# --- models at home ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Made:
+    """Of what models are made."""
+
+    learning: Learning
+    shared: Message
+    task: str  # the column that names it
+
+
+def write_models(tasks: TaskSet, made: Made, place: Path) -> Path:
+    """A row a task: its name, its coefficients in the units of the table, and its intercept. For
+    the trusted side's eyes, as any folder of everybody's models."""
+    import polars
+
+    with isolated():
+        models = made.learning.model._at_home(made.learning.home(tasks), made.shared)
+    schema = made.learning.schema
+    coef, intercept = schema.unscale(models[:, :-1].T, models[:, -1])
+    columns = dict(zip(schema.feature_names_out, coef, strict=True))
+    named = {made.task: tasks.labels} | columns | {INTERCEPT: np.atleast_1d(intercept)}
+    content = io.BytesIO()
+    polars.DataFrame(named).write_parquet(content)
+    replace_file(place, content.getvalue(), private=True)
+    return place
