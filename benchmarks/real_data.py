@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from school import training_rows
 
-from tacit import Budget, CovariancePrior, MeanRegularized, Pooled, SingleTask
+from tacit import Budget, MeanRegularized, Pooled, SharedPrior, SingleTask
 from tacit.datasets import load_landmine, load_school
 from tacit.metrics import auc_per_task, nmse
 
@@ -30,7 +30,7 @@ def learners(n_tasks: int, **common: Any) -> dict[tuple[str, float | None], Any]
         ("SingleTask", None): SingleTask(**common),
         ("Pooled", None): Pooled(**common),
     }
-    for learner in (MeanRegularized, CovariancePrior):
+    for learner in (MeanRegularized, SharedPrior):
         found[learner.__name__, None] = learner(**common)
         for epsilon in EPSILONS:
             found[learner.__name__, epsilon] = learner(budget=Budget(epsilon, delta), **common)

@@ -21,7 +21,7 @@ from tacit.privacy import promises
 from tacit.privacy.signing import ENVIRONMENT, Signer, signer_in
 
 RANGES = {"x0": (-1, 1), "x1": (-1, 1), "target": (-1, 1)}
-LEARNERS = ("MeanRegularized", "CovariancePrior", "LowRank", "AsyncProximal")
+LEARNERS = ("MeanRegularized", "SharedPrior", "LowRank", "AsyncProximal")
 
 
 def fitted(learner: Any = MeanRegularized, **options: Any) -> Any:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tacit.encoders.linear_encoder import TaskAwareEncoder
     from tacit.learners.async_proximal.estimator import AsyncProximal
     from tacit.learners.averaged_model import AveragedModel
-    from tacit.learners.covariance_prior import CovariancePrior
     from tacit.learners.mean_regularized import MeanRegularized
     from tacit.learners.model_protected import (
         Decomposed,
@@ -40,7 +39,6 @@ _HOME = {
     "AveragedModel": "tacit.learners.averaged_model",
     "Budget": "tacit.privacy.budget",
     "Column": "tacit.tasks",
-    "CovariancePrior": "tacit.learners.covariance_prior",
     "Declared": "tacit.privacy.release",
     "Decomposed": "tacit.learners.model_protected",
     "GroupSparse": "tacit.learners.model_protected",
@@ -63,7 +61,6 @@ __all__ = [
     "AveragedModel",
     "Budget",
     "Column",
-    "CovariancePrior",
     "Declared",
     "Decomposed",
     "GroupSparse",

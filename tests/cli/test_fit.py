@@ -167,7 +167,7 @@ def test_the_same_data_has_an_unrelated_fingerprint_in_each_certificate(
 def test_ctrl_c_leaves_a_valid_ledger_and_resume_reuses_its_releases(
     desk: Desk, command: Command, process: Command
 ) -> None:
-    stopped = process(*desk.fit(learner="covariance"), before=INTERRUPT)
+    stopped = process(*desk.fit(learner="shared"), before=INTERRUPT)
     assert stopped.code == 130, stopped.err
     assert "--resume" in stopped.err
     assert "Traceback" not in stopped.err
@@ -176,9 +176,9 @@ def test_ctrl_c_leaves_a_valid_ledger_and_resume_reuses_its_releases(
     assert len(kept) == 1
     assert not (desk.path / "model" / "model.safetensors").exists()
     assert command("ledger", "verify", ledger).code == 0
-    again = command(*desk.fit(learner="covariance"))
+    again = command(*desk.fit(learner="shared"))
     assert (again.code, "--resume" in again.err) == (2, True)
-    resumed = command(*desk.fit(learner="covariance", resume=True, json=True))
+    resumed = command(*desk.fit(learner="shared", resume=True, json=True))
     assert resumed.code == 0, resumed.err
     assert json.loads(resumed.out)["guarantee"]["epsilon"] == pytest.approx(1.0)
     assert outputs(ledger).items() > kept.items()
@@ -259,9 +259,9 @@ def test_a_terminal_sees_rounds_spend_and_time_left(
     desk: Desk, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes stderr for a terminal
-    done = command(*desk.fit(learner="covariance", json=True))
+    done = command(*desk.fit(learner="shared", json=True))
     shown = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", done.err)
-    assert "2/2 ε 1 spent 0:00:00" in shown
+    assert "4/4 ε 1 spent 0:00:00" in shown
     assert json.loads(done.out)["tasks"] == 12
 
 

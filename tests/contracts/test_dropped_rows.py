@@ -12,7 +12,6 @@ from tacit import (
     AveragedModel,
     Budget,
     Column,
-    CovariancePrior,
     Decomposed,
     GroupSparse,
     LowRank,
@@ -26,7 +25,6 @@ from tacit.errors import InvalidInput, MissingValues
 
 TASK_LEVEL: list[Any] = [
     MeanRegularized,
-    CovariancePrior,
     SharedPrior,
     LowRank,
     GroupSparse,

@@ -17,7 +17,6 @@ from tacit import (
     AsyncProximal,
     AveragedModel,
     Budget,
-    CovariancePrior,
     Decomposed,
     GroupSparse,
     Ledger,
@@ -48,7 +47,6 @@ MODEL_PROTECTED = [LowRank, GroupSparse, Decomposed, TaskRelationship, AveragedM
 RELEASED_MODELS = [TaskRelationship, AveragedModel, AsyncProximal]  # coef_ is itself a release
 PRIVATE: list[Any] = [
     MeanRegularized,
-    CovariancePrior,
     SharedPrior,
     *MODEL_PROTECTED,
     AsyncProximal,

@@ -15,7 +15,6 @@ from tacit import (
     AsyncProximal,
     AveragedModel,
     Budget,
-    CovariancePrior,
     Decomposed,
     GroupSparse,
     Ledger,
@@ -31,7 +30,6 @@ from tacit.tasks import TaskSet
 
 PRIVATE: list[Any] = [
     MeanRegularized,
-    CovariancePrior,
     SharedPrior,
     LowRank,
     GroupSparse,

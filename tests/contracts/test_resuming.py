@@ -10,7 +10,6 @@ import pytest
 from tacit import (
     AveragedModel,
     Budget,
-    CovariancePrior,
     Decomposed,
     GroupSparse,
     Ledger,
@@ -24,7 +23,7 @@ from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 
 LEARNERS: list[Any] = [
-    SharedPrior, MeanRegularized, CovariancePrior, LowRank, GroupSparse, Decomposed,
+    SharedPrior, MeanRegularized, LowRank, GroupSparse, Decomposed,
     TaskRelationship, AveragedModel,
 ]  # fmt: skip
 

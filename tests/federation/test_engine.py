@@ -19,7 +19,6 @@ from tacit.privacy.ledger import Ledger
 LEARNERS: list[tuple[str, dict[str, Any]]] = [
     ("MeanRegularized", {"rounds": 2}),
     ("SharedPrior", {}),
-    ("CovariancePrior", {"rounds": 2}),
     ("LowRank", {"rounds": 3}),
     ("LowRank", {"rounds": 2, "covariance": "tasks"}),
     ("GroupSparse", {"rounds": 2}),

@@ -192,7 +192,7 @@ def test_the_best_guess_is_the_one_that_epsilon_and_delta_allow() -> None:
     assert best_guess(1000.0, 1e-5) == 1.0
 
 
-LEARNERS = ("LowRank", "GroupSparse", "CovariancePrior", "SharedPrior", "TaskRelationship")
+LEARNERS = ("LowRank", "GroupSparse", "SharedPrior", "TaskRelationship")
 
 
 @pytest.mark.parametrize("name", LEARNERS)

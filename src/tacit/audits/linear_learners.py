@@ -15,7 +15,6 @@ from tacit.arrays import BoolArray, FloatArray
 from tacit.audits.cases import Asked, Audit, Case
 from tacit.audits.replays import Data, Pair, Recorder, Seen, fitted, pair_cases, spent_claim
 from tacit.learners.averaged_model import AveragedModel
-from tacit.learners.covariance_prior import CovariancePrior
 from tacit.learners.mean_regularized import MeanRegularized
 from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
 from tacit.learners.shared_prior import SharedPrior
@@ -62,7 +61,6 @@ TURNED = f"one of {TASKS} tasks with {2 * DIM} rows each, y = x₁, becomes y = 
 OPPOSITE = Pair(MeanRegularized, opposite_tasks, TURNED_ROUND)
 PAIRS = (
     Pair(SharedPrior, opposite_tasks, TURNED_ROUND, {}),
-    Pair(CovariancePrior, orthogonal_tasks, TURNED),
     Pair(LowRank, orthogonal_tasks, TURNED),
     Pair(GroupSparse, orthogonal_tasks, TURNED),
     Pair(Decomposed, orthogonal_tasks, TURNED, {"rounds": 1, "refit": False}),  # refit stays home

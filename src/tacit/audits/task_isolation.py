@@ -30,7 +30,6 @@ from tacit.audits.replays import Recorder
 from tacit.engine import Facts, Step
 from tacit.estimator import Home
 from tacit.learners.averaged_model import AveragedModel
-from tacit.learners.covariance_prior import CovariancePrior
 from tacit.learners.mean_regularized import Curator, MeanRegularized, Tasks
 from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
 from tacit.learners.shared_prior import SharedPrior
@@ -131,7 +130,6 @@ SUBJECTS = tuple(
     for learner, parameters in (
         (MeanRegularized, {"rounds": 2}),
         (SharedPrior, {}),
-        (CovariancePrior, {"rounds": 2}),
         (LowRank, {"rounds": 2}),
         (GroupSparse, {"rounds": 2}),
         (Decomposed, {"rounds": 2}),

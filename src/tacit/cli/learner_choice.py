@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 LEARNERS = {
     "shared": "SharedPrior",
     "mean": "MeanRegularized",
-    "covariance": "CovariancePrior",
     "low-rank": "LowRank",
     "group-sparse": "GroupSparse",
     "decomposed": "Decomposed",
