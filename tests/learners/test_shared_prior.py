@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal, norm
 
 from tacit import Budget, SharedPrior, SingleTask
 from tacit.arrays import FloatArray
-from tacit.datasets import low_rank_tasks, related_tasks
+from tacit.datasets import group_sparse_tasks, low_rank_tasks, related_tasks
 from tacit.datasets.generators import Generated
 from tacit.engine import Facts
 from tacit.estimator import Home
@@ -21,13 +21,14 @@ from tacit.learners.shared_prior.gaussian_tasks import Alone, Likelihoods, View
 from tacit.learners.shared_prior.lessons import spoken
 from tacit.learners.shared_prior.participant import centred_triangles, joined
 from tacit.learners.shared_prior.posterior_mixture import Priors
-from tacit.learners.shared_prior.release_schedule import ReleaseSchedule
+from tacit.learners.shared_prior.release_schedule import ReleaseSchedule, tilt_for
 from tacit.learners.shared_prior.shrinkage import (
     mean_given_moment,
     nearness,
     rotation_invariant,
     shape_of,
     smooth_vote,
+    spikes,
 )
 from tacit.linear.losses import Logistic, Squared
 from tacit.linear.problems import Problems
@@ -107,6 +108,24 @@ def test_a_few_directions_are_found() -> None:
     alone = score(SingleTask(), data)
     assert score(SharedPrior(ranges=_ranges(data)), data) < 0.3 * alone
     assert score(SharedPrior(budget=Budget(3.0), ranges=_ranges(data)), data) < 0.7 * alone
+
+
+def test_features_that_no_task_uses_are_found() -> None:
+    rng = np.random.default_rng(1)
+    data = group_sparse_tasks(150, rows=12, n_features=12, active=3, test_rows=20, rng=rng)
+    model = SharedPrior(budget=Budget(5.0), ranges=_ranges(data), noise="simulated", random_state=0)
+    assert score(model, data) < 0.7 * score(SingleTask(), data)
+
+
+def test_a_covariance_fitted_to_few_tasks_is_not_preferred_to_a_plain_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The truth is isotropic; without Akaike's handicap the vote believes 231 fitted numbers."""
+    rng = np.random.default_rng(0)
+    data = related_tasks(100, (20, 40), 20, test_rows=30, rng=rng)
+    twin = score(SharedPrior(ranges=data.ranges), data)
+    monkeypatch.setattr("tacit.learners.shared_prior.coordinator.MOST_FLATTERED", 0.0)
+    assert twin < 0.995 * score(SharedPrior(ranges=data.ranges), data)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -323,6 +342,30 @@ def test_a_spike_in_noise_is_read_at_the_size_that_its_direction_deserves() -> N
         seen = theta * np.outer(v, v) + (noise + noise.T) / 2
         found.append(np.linalg.eigvalsh(rotation_invariant(seen, d / 2))[-1])
     assert np.mean(found) == pytest.approx(theta * (1 - d / 2 / theta**2), rel=0.1)  # θc²
+
+
+def test_only_what_stands_out_is_a_spike() -> None:
+    rng = np.random.default_rng(3)
+    d, theta = 60, 12.0
+    v = rng.normal(size=d)
+    v /= np.linalg.norm(v)
+    read, by_chance = [], 0
+    for _ in range(100):
+        noise = rng.normal(size=(d, d))
+        noise = (noise + noise.T) / 2
+        read.append(np.trace(spikes(theta * np.outer(v, v) + noise, d / 2)))
+        by_chance += bool(spikes(noise, d / 2).any())
+    assert np.mean(read) == pytest.approx(theta * (1 - d / 2 / theta**2), rel=0.1)  # θc²
+    assert by_chance <= 10
+
+
+def test_a_mean_alone_is_released_where_a_moment_drowns() -> None:
+    """Σ v from x xᵀ at t = 1 has the noise that a sum of norm-one rows has: 2/μ a coordinate."""
+    assert tilt_for(28, 20.0) == 1.0
+    assert tilt_for(28, 1.0) < 0.3
+    noises = [(1 + t**2) / t for t in (tilt_for(28, 20.0), tilt_for(28, 1.0))]
+    assert noises[0] == 2.0
+    assert noises[1] > 3.5
 
 
 def test_a_mean_is_looked_for_where_deviations_lie() -> None:
