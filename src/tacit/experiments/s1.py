@@ -77,6 +77,12 @@ def _grids(data: Any, learners: Sequence[str], **more: Any) -> tuple[dict[str, A
 
 # --- Figures 2 to 5 -------------------------------------------------------------------------------
 
+_ALLOCATION: Final = {
+    "epsilon": 0.1,
+    "rounds": 30,
+    "folds": 5,
+    "schedule": ("power", "geometric"),
+}
 _PICTURES = (
     Experiment(
         name="S1-fig2",
@@ -153,13 +159,11 @@ _PICTURES = (
         measure=error_by_schedule,
         grids=(
             {
+                **_ALLOCATION,
                 "learner": (ACCELERATED, PLAIN, OUR_LR),
-                "epsilon": 0.1,
-                "rounds": 30,
-                "folds": 5,
-                "schedule": ("power", "geometric"),
                 "power": (-2.0, -1.0, -0.5, 0.0, 0.2, 0.4, 0.8, 1.5, 3.0),
             },
+            {**_ALLOCATION, "learner": (STL, MTL)},
         ),
         curves=CURVES,
         claims=(
@@ -211,7 +215,7 @@ _DETAILED = (
     ours_no_worse([(REPAIRED[MTRL], MTRL), (REPAIRED[AGGR], AGGR)]),
 )
 _MAIN = (LR, GS, OUR_LR, OUR_GS, STL, MTL)
-_DETAIL = (LR, MTRL, AGGR, REPAIRED[MTRL], REPAIRED[AGGR], STL)
+_DETAIL = (LR, MTRL, AGGR, REPAIRED[MTRL], REPAIRED[AGGR], STL, MTL)
 
 
 def _said(shares: float | tuple[float, ...]) -> str:
@@ -273,7 +277,7 @@ FIGURES: Final = (
         measure=error_by_tasks,
         grids=(
             {
-                "learner": (LR, OUR_LR, STL),
+                "learner": (LR, OUR_LR, STL, MTL),
                 "tasks": (20, 40, 80, 160, 320),
                 "epsilon": 0.1,
                 **SEARCH,

@@ -106,7 +106,13 @@ def error_by_tasks(
 
 
 def error_by_schedule(
-    seed: int, learner: str, epsilon: float, rounds: int, folds: int, schedule: str, power: float
+    seed: int,
+    learner: str,
+    epsilon: float,
+    rounds: int,
+    folds: int,
+    schedule: str,
+    power: float = 0.0,
 ) -> Iterator[Point]:
     """Figure 4: the cross-validation error by α (ε_t ∝ t^α), or by log_{Q₀} Q (ε_t ∝ Q^−t)."""
     tasks = drawn("low rank", seed)
@@ -117,28 +123,23 @@ def error_by_schedule(
         "rounds": rounds,
         "strong_convexity": 1e-3 if strong else 0.0,
     }
-    private: dict[str, Any] = {
-        "budget": tasks.budget(epsilon),
-        "noise": "simulated",
-        "random_state": seed,
+    private = {"budget": tasks.budget(epsilon), "noise": "simulated", "random_state": seed}
+    printed = {"as_published": True, "clip_norm": NORMS["low rank"], "step": 1.0, "penalty": 1.0}
+    candidates: dict[str, dict[str, Any]] = {
+        ACCELERATED: private | printed | parameters | {"accelerated": True},
+        PLAIN: private | printed | parameters | {"accelerated": False},
+        OUR_LR: private | parameters,
     }
-    if learner == OUR_LR:
-        make = partial(LowRank, fit_intercept=False, **private)
-    else:
-        private |= {
-            "as_published": True,
-            "clip_norm": NORMS["low rank"],
-            "step": 1.0,
-            "penalty": 1.0,
-        }
-        fast = learner == ACCELERATED
-        make = partial(LowRank, fit_intercept=False, accelerated=fast, **private)
+    x = power if learner in candidates else None  # what is not private has no schedule
     found = cross_validated(
-        make, [parameters], tasks.X, tasks.y, tasks.task, folds=folds, seed=seed,
-        scaled=learner != OUR_LR,
-    )  # fmt: skip
-    panel = "strong convexity" if strong else "convexity"
-    yield Point(learner, power, found.error, panel)
+        partial(SingleTask if learner == STL else LowRank, fit_intercept=False),
+        [candidates.get(learner, {})],
+        *tasks[2:5],
+        folds=folds,
+        seed=seed,
+        scaled=learner in (ACCELERATED, PLAIN),
+    )
+    yield Point(learner, x, found.error, "strong convexity" if strong else "convexity")
 
 
 # --- learners -------------------------------------------------------------------------------------
