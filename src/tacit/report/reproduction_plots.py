@@ -52,7 +52,7 @@ def lines(figure: Experiment, measured: Measured, panel: str) -> list[DrawnCurve
     curves = measured.curves(panel)
     places = {x: None for c in curves for x in measured.places(c, panel) if x is not None}
     wide = sorted(places) if all(isinstance(x, (int, float)) for x in places) else list(places)
-    counted: dict[Kind, int] = {}
+    counted: dict[Kind, int] = {"alone": 1}  # dotted: its grey is close to that of "open"
     found = []
     for curve in curves:
         kind = figure.curves.get(curve, "other")
