@@ -59,6 +59,14 @@ def private(**settings: Any) -> FederatedMTL:
 # --- progress, watching, resuming ----------------------------------------------------------------
 
 
+@pytest.mark.parametrize("finetune", ["mean", "auto"])
+def test_a_finished_run_fitted_again_is_the_same(finetune: str, tmp_path: Path) -> None:
+    """What clients do at home too, though nobody saved its coins."""
+    kept = {"ledger": tmp_path / "ledger", "checkpoint": tmp_path / "state", "finetune": finetune}
+    once, again = (private(**kept).fit(X, Y, TASK) for _ in range(2))
+    np.testing.assert_array_equal(once.predict_proba(X, TASK), again.predict_proba(X, TASK))
+
+
 def test_watching_steers_nothing_and_tells_loss_accuracy_and_epsilon() -> None:
     seen: list[tuple[str, int, int]] = []
     settings: dict[str, Any] = {"noise": "simulated"}

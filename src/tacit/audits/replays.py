@@ -59,7 +59,7 @@ class Seen:
     @classmethod
     def of(cls, mechanism: Any, rows: Any, value: FloatArray) -> Seen:
         """Of a Gaussian release."""
-        inner = mechanism.row if isinstance(mechanism, EachRow) else mechanism
+        inner: Any = mechanism.row if isinstance(mechanism, EachRow) else mechanism
         if isinstance(inner, MomentsGaussian) or not isinstance(rows, np.ndarray):
             total = inner.statistic.total(*inner.statistic.checked(rows, None))
             return cls(inner.sigma, total[None], value)  # of a silo's people, all at once

@@ -86,7 +86,7 @@ class FederatedMTL(NetworksInSilos):
     ``proven=False``. ``noise_multiplier`` fixes the noise instead of ``rounds``: the run stops
     before the round that would overspend. ``checkpoint``: a file; if it exists, its run is resumed
     (same ``ledger``). ``unit="example"``: what is protected are people inside a client, a silo,
-    from everybody outside it (silos/), and ``silo_size`` declares how many it has.
+    from everybody outside it (silos/); ``silo_size``, ``rows_per_person``: how many, declared.
     """
 
     model: nn.Module | None = field(default=None, kw_only=False)
@@ -118,6 +118,7 @@ class FederatedMTL(NetworksInSilos):
     random_state: Seed | None = None
     unit: Literal["task", "example"] = "task"
     silo_size: Any = None
+    rows_per_person: Count = 1
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -187,9 +188,9 @@ class FederatedMTL(NetworksInSilos):
         server, clients, saved = self._halves(plan, planned, trainer, coins, door)
         models = self._models_around(clients, server.start(), classes)
         scored = watched(models, labels, watch, trainer.work.row_loss)
-        every = self.checkpoint_every
+        path, every = self._checkpoint, self.checkpoint_every
         after = AfterRound(
-            clients, self._one_budget, run, planned.rounds, scored, self._checkpoint, every, saved
+            clients, self._one_budget, run, planned.rounds, scored, path, every, saved
         )
         if self._engine is None:
             outcome = run_rounds(
@@ -199,7 +200,7 @@ class FederatedMTL(NetworksInSilos):
             outcome = self._engine(clients, server, door, progress=progress)
         self._remember(plan, planned.rounds, door, labels, outcome, public=models.public)
         self.run_, self.private_history_ = run, after.lines
-        start, mine = clients.current(outcome.shared, outcome.state), coins.of("at home")
+        start, mine = clients.current(outcome.shared, outcome.state), self._home_coins(coins, run)
         own, brought = self._at_home(trainer, start, clients.heard(outcome.shared), mine)
         centres, self.private_home_ = clients.centres(outcome.shared), brought
         self._set_models(replace(models, centres=centres, models=own), labels)

@@ -37,6 +37,12 @@ class Coins:
         """From a seeded generator: reproducible, so not secret."""
         return cls(rng.bytes(_SECRET))
 
+    @classmethod
+    def named(cls, run: str) -> Coins:
+        """From a name, so no secret at all: for what never leaves home, and must come out the same
+        when a run is taken up again."""
+        return cls(hashlib.blake2b(run.encode()).digest()[:_SECRET])
+
     def of(self, name: int | str) -> Coins:
         """The secret of that round, client or purpose.
 

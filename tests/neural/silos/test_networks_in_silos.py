@@ -173,6 +173,17 @@ def test_a_persons_rows_are_drawn_together() -> None:
     np.testing.assert_allclose(weights, 1 / 3)
 
 
+def test_with_a_declared_number_of_rows_nobody_counts_more_than_once() -> None:
+    examples = Examples(torch.zeros(6, 1), torch.zeros(6), np.array([0, 6]))
+    people = People.of(examples, np.array([4, 4, 9, 4, 9, 1]), rows_each=2)
+    totals = [people.sampled(0, np.array([k]))[1].sum() for k in range(3)]  # of 1, 4 and 9
+    np.testing.assert_allclose(totals, [0.5, 1.0, 1.0])
+    once = made(rows_per_person=3).fit(X, Y, TASK, person=np.arange(len(Y)))
+    far, near = (m.shared_["centres"].value for m in (fitted(), once))
+    assert not np.allclose(far, near)
+    assert once.guarantee_.epsilon == pytest.approx(8.0, rel=1e-6)
+
+
 # --- the recursion -------------------------------------------------------------------------------
 
 
@@ -293,6 +304,7 @@ def test_without_a_budget_nothing_is_kept_from_anybody() -> None:
             {"finetune": "auto", "finetune_steps": 3},
             "finetune_steps means nothing with finetune='auto'",
         ),
+        ({"rows_per_person": 2}, "rows_per_person means nothing where no person is named"),
         ({"finetune_pull": 0.3}, "finetune_pull means nothing with finetune=None"),
     ],
 )

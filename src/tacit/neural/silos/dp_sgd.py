@@ -150,9 +150,10 @@ class People:
 
     rows: tuple[IntArray, ...]  # of each silo (n_j,), those of a person one after the other
     owners: tuple[IntArray, ...]  # of each silo (n_j,): 0, 1, … in increasing order
+    rows_each: int = 1  # declared: a row of somebody with fewer counts one over this
 
     @classmethod
-    def of(cls, examples: Examples, person: IntArray | None) -> People:
+    def of(cls, examples: Examples, person: IntArray | None, rows_each: int = 1) -> People:
         """``person`` (N,): a number for each person, in the order of the examples; None: every row
         is somebody.
 
@@ -168,7 +169,7 @@ class People:
             order = np.argsort(names, kind="stable")
             rows.append(mine[order])
             owners.append(np.unique(names[order], return_inverse=True)[1].astype(np.int64))
-        return cls(tuple(rows), tuple(owners))
+        return cls(tuple(rows), tuple(owners), rows_each)
 
     @property
     def counts(self) -> IntArray:
@@ -176,11 +177,12 @@ class People:
         return np.array([int(o[-1]) + 1 if len(o) else 0 for o in self.owners], dtype=np.int64)
 
     def sampled(self, silo: int, cohort: IntArray) -> tuple[IntArray, FloatArray]:
-        """The rows (n,) of these people of a silo, and 1 over the rows of the same person."""
+        """The rows (n,) of these people of a silo, and what each counts: 1 over the rows of the
+        same person, or over as many as were declared; so that nobody counts more than once."""
         owners = self.owners[silo]
         rows_of = np.bincount(owners, minlength=1)
         chosen = np.isin(owners, cohort)
-        return self.rows[silo][chosen], 1.0 / rows_of[owners[chosen]]
+        return self.rows[silo][chosen], 1 / np.maximum(rows_of[owners[chosen]], self.rows_each)
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,9 +66,11 @@ class NetworksInSilos(FittedNetworks):
     pull: float
     clip_norm: float | None
     run: str | None
+    checkpoint: Any
     noise: Literal["secure", "simulated"]
     unit: Literal["task", "example"]
     silo_size: Any
+    rows_per_person: int
 
     _engine: ClassVar[Callable[..., Outcome] | None] = None  # None: that of this process
     _secret: ClassVar[Coins | None] = None  # of the run, if a party of it keeps one on its disk
@@ -76,6 +78,15 @@ class NetworksInSilos(FittedNetworks):
     def _coins_and_noise(self) -> tuple[Coins, np.random.Generator | None]:
         coins, noise = coins_and_noise(self.noise, self.budget is not None, self.random_state)
         return (coins if self._secret is None or noise is not None else self._secret), noise
+
+    def _home_coins(self, coins: Coins, run: str) -> Coins:
+        """Of what is done at home. A run that may be taken up again, by its name or from its
+        checkpoint, and has no coins that are kept or seeded, has its name's."""
+        kept = self._secret is not None
+        seeded = self.random_state is not None and (self.noise == "simulated" or not self.budget)
+        if (self.run is None and self.checkpoint is None) or kept or seeded:
+            return coins.of("at home")
+        return Coins.named(run)
 
     # --- who is protected ------------------------------------------------------------------------
 
@@ -94,6 +105,8 @@ class NetworksInSilos(FittedNetworks):
     def _require_unit(self, person: Any, watch: Any) -> None:
         if person is not None and self.unit == "task":
             raise InvalidInput("person= names people inside silos: fit with unit='example'")
+        if person is None:
+            require_unset(self, ["rows_per_person"], "where no person is named")
         if watch is not None and self._protects_people:
             raise InvalidInput("watch= looks at rounds of whole tasks: fit with unit='task'")
 
@@ -113,7 +126,7 @@ class NetworksInSilos(FittedNetworks):
             raise InvalidInput("networks of silos that protect their people learn in one process")
         require_usable(trainer.stacked, trainer.examples.X)
         require_few(int(trainer.examples.sizes.max()))
-        people = People.of(trainer.examples, whose)
+        people = People.of(trainer.examples, whose, self.rows_per_person)
         coins, noise = self._coins_and_noise()
         gradients, together = RowGradients.of(trainer)
         measured = classes is not None and classes.measured
@@ -130,7 +143,7 @@ class NetworksInSilos(FittedNetworks):
         row = tuple(trainer.examples.X.shape[1:])
         models = _public_models(trainer, plan, outcome, labels, classes, row)
         own, self.private_home_ = self._at_home(
-            trainer, models.models, models.models, coins.of("at home")
+            trainer, models.models, models.models, self._home_coins(coins, door.run)
         )
         self._set_models(models, labels, own)
 

@@ -1,8 +1,8 @@
 r"""The mechanism of a silo: clipped gradients of its people, summed, with Gaussian noise.
 
-Row i adds w_i · clip(g_i, C), its gradient g_i in factors (row_gradients.py), w_i = 1/k for one of
-k rows of a person. So a person adds a mean of vectors no longer than C, and is no longer than C,
-however many rows name them: Δ = 2C (replace), C (zero-out).
+Row i adds w_i · clip(g_i, C), its gradient g_i in factors (row_gradients.py), w_i ≤ 1/k for one of
+k rows of a person. So a person adds no more than a mean of vectors no longer than C, and is no
+longer than C, however many rows name them: Δ = 2C (replace), C (zero-out).
 
 **In floating point.** Let C′ = (1 − η)C be the norm that rows are clipped to.
 
@@ -57,7 +57,7 @@ class PeopleRows:
     """What a silo's people would contribute: at home, before clipping."""
 
     factors: Factors
-    weights: FloatArray  # (n,): 1 over the rows of the same person
+    weights: FloatArray  # (n,): those of a person add up to 1 at most
 
     def __len__(self) -> int:
         return len(self.weights)
