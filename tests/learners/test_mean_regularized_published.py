@@ -26,10 +26,10 @@ RING = np.roll(np.eye(M), 1, axis=0) + np.roll(np.eye(M), -1, axis=0)
 RANDOM = np.random.default_rng(9).normal(size=(M, M))
 RELATIONS: dict[str, Any] = {
     "mean": None,
-    "the paper's": (np.eye(M) - 1 / M) @ (np.eye(M) - 1 / M),
+    "the paper's": Omega((np.eye(M) - 1 / M) @ (np.eye(M) - 1 / M)),
     "ring": Omega.laplacian(RING),
     "cliques": Omega.laplacian(np.kron(np.eye(3), 1 - np.eye(4))),
-    "any": RANDOM @ RANDOM.T / M,
+    "any": Omega(RANDOM @ RANDOM.T / M),
 }
 INPUTS: dict[str, Any] = {
     "as_published": True, "rounds": 7, "local_steps": 3, "penalty": 2.0, "step": 0.02,
@@ -144,18 +144,15 @@ def test_the_twin_is_the_optimum_of_objective_1(name: str) -> None:
     data, relation = drawn(), RELATIONS[name]
     model = MeanRegularized(penalty=3.0, relation=relation, fit_intercept=False)
     model.fit(data.X, data.y, task=data.task)
-    matrix = RELATIONS["the paper's"] if relation is None else relation
-    matrix = matrix.matrix if isinstance(matrix, Omega) else matrix
-    np.testing.assert_allclose(model.coef_.T, optimum(data, matrix, 3.0), atol=1e-8)
+    omega = relation or RELATIONS["the paper's"]
+    np.testing.assert_allclose(model.coef_.T, optimum(data, omega.matrix, 3.0), atol=1e-8)
 
 
 @pytest.mark.parametrize("name", RELATIONS)
 def test_algorithm_1_without_noise_comes_to_the_optimum_of_objective_1(name: str) -> None:
     """Nothing clipped, everybody in every round: Σ_k B_rk Δ_k moves the broadcasts."""
     data, relation = drawn(), RELATIONS[name]
-    omega = relation if isinstance(relation, Omega) else Omega(RELATIONS["the paper's"])
-    if name == "any":
-        omega = Omega(relation)
+    omega = relation or RELATIONS["the paper's"]
     curvature = max(float(np.linalg.norm(data.X[data.task == k], 2)) ** 2 for k in range(M))
     inputs = Inputs(1, 5, 3.0, 0.5 / curvature, 1.0, M, omega, True)
     order = np.argsort(data.task, kind="stable")
@@ -203,7 +200,7 @@ def test_equal_rows_of_the_mixing_are_one_broadcast() -> None:
 def test_a_round_never_raises_the_objective() -> None:
     """The mixing's majoriser, whatever Ω: exact solves around c = BW."""
     rng = np.random.default_rng(0)
-    data, omega = drawn(), Omega(RELATIONS["any"])
+    data, omega = drawn(), RELATIONS["any"]
     W = rng.normal(size=(M, D))
 
     def value(W: FloatArray) -> float:
@@ -235,8 +232,9 @@ def test_omega_is_symmetric_without_negative_eigenvalues(wrong: Any) -> None:
     [
         ({"as_published": True, "budget": Budget(1.0)}, "rounds, clip_norm, penalty, step"),
         ({"budget": Budget(1.0), "penalty": 1.0}, "λ and Ω of the twin"),
-        ({"relation": np.eye(M)}, "give penalty"),
-        ({"relation": np.eye(3), "penalty": 1.0}, "relates 3 tasks"),
+        ({"relation": Omega.mean(M)}, "give penalty"),
+        ({"relation": Omega.mean(3), "penalty": 1.0}, "relates 3 tasks"),
+        ({"relation": np.eye(M), "penalty": 1.0}, "an Omega or None"),
         ({**INPUTS, "budget": Budget(1.0), "cohort": 99}, "cohort of 99"),
     ],
 )

@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -82,8 +82,8 @@ class MeanRegularized(PrivateLearner):
     """One linear model per task, held to a shared mean as strongly as the data ask for.
 
     budget=None solves S2's objective (2) exactly and chooses λ by leave-one-out over all tasks;
-    with ``penalty`` it is objective (1) at that λ, (1/2)tr(WΩWᵀ) with Ω ``relation`` (an ``Omega``,
-    or a matrix; None: the mean). ``calibration`` "amplified": as if a cohort were a Poisson sample.
+    with ``penalty`` it is objective (1) at that λ, ½ tr(WΩWᵀ) with Ω ``relation`` (None: the
+    mean). ``calibration`` "amplified": as if a cohort were a Poisson sample.
 
     >>> from tacit.datasets import related_tasks
     >>> from tacit.privacy.budget import Budget
@@ -97,7 +97,7 @@ class MeanRegularized(PrivateLearner):
     rounds: Count | Literal["auto"] = "auto"
     clip_norm: Positive | Literal["auto"] = "auto"
     penalty: Positive | Literal["auto"] = "auto"
-    relation: Any = None
+    relation: Omega | None = None
     as_published: bool = False
     step: Positive | None = None
     local_steps: Count = 1
@@ -134,7 +134,7 @@ class MeanRegularized(PrivateLearner):
     def _omega(self, n_tasks: int) -> Omega:
         if self.relation is None:
             return Omega.mean(n_tasks)
-        omega = self.relation if isinstance(self.relation, Omega) else Omega(self.relation)
+        omega = self.relation
         if len(omega.matrix) != n_tasks:
             raise InvalidInput(f"Ω relates {len(omega.matrix)} tasks, the data have {n_tasks}")
         return omega
