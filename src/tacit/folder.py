@@ -21,7 +21,7 @@ from tacit.json_converter import from_json, to_json
 
 MODEL, CERTIFICATE, SEAL = "model.safetensors", "certificate.json", "seal.json"
 LEDGER, RUN, LOCAL = "ledger.sqlite", "run.json", "local.json"
-PUBLIC_PAGE, LOCAL_PAGE = "report.html", "report.local.html"
+PUBLIC_PAGE, LOCAL_PAGE, TASK_PAGE = "report.html", "report.local.html", "model.html"
 TRUSTED = (f"*{LEDGER}*", "*.signing", RUN, LOCAL, LOCAL_PAGE)
 """What belongs to the trusted side alone, and never into what a task receives."""
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Command, Desk
 
 COMMANDS = [
-    *("demo", "ranges", "fit", "predict", "report", "hand-out", "verify", "audit", "reproduce")
+    *("demo", "plan", "ranges", "fit", "predict", "report", "compare", "hand-out", "adapt"),
+    *("verify", "audit", "reproduce"),
 ]
 MAN_PAGES = Path(__file__).parents[2] / "docs" / "commands"
 
@@ -52,7 +53,7 @@ def test_the_demo_says_what_it_promises(
     assert "each task alone" in done.out
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "ledger show", "ledger verify"])
+@pytest.mark.parametrize("name", [*COMMANDS, "ledger show", "ledger plan", "ledger verify"])
 def test_help_ends_with_examples_and_the_docs_have_a_page(name: str, command: Command) -> None:
     done = command(*name.split(), "--help")
     assert done.code == 0
@@ -120,16 +121,21 @@ def test_the_inventory_says_what_was_spent_by_whom_and_what_is_left(
     said = command("ledger", "show").out
     for text in (
         "pupils.csv.ledger.sqlite: ledger ",
-        "data set 'pupils.csv': 12 tasks, lifetime cap ε 1.6, δ 1e-05, left ε 0.1",
-        "over 2 runs; NOT proven (simulated noise",
+        "data set 'pupils.csv', 12 tasks",
+        "lifetime cap  ε 1.6, δ 1e-05",
+        "left          ε 0.1",
+        "over 2 runs",
+        "NOT proven (simulated noise",
         "NO secure noise",
-        "data set 'teachers': 12 tasks, no lifetime cap",
-        "over 1 run; proven, secure noise",
-        "by lee@",
-        "4 of 4 releases, for a whole task: its data and its model (replace)",
+        "data set 'teachers', 12 tasks",
+        "lifetime cap  none: runs add up without end",
+        "over 1 run\n    standing      proven, secure noise",
+        "lee@",
+        "4 of 4",
+        "a whole task: its data and its model (replace)",
     ):
         assert text in said, text
-    assert said.count("by lee@") == 3
+    assert said.count("lee@") == 3
     assert f"{datetime.now(UTC):%Y-%m}" in said
 
 

@@ -15,13 +15,14 @@ import pytest
 from report_examples import example, save_with_facts, task_sets
 
 import tacit
+from tacit.certificate.meaning import best_guess
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Budget
 from tacit.report import words
 from tacit.report.html import number
 from tacit.report.local_view import measure, read_local, write_local
 from tacit.report.pages import write_pages
-from tacit.report.public_view import PublicView, best_guess, public_facts
+from tacit.report.public_view import PublicView, public_facts
 
 
 def readable(path: Path) -> str:

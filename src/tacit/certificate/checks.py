@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tacit.certificate import documents
 from tacit.certificate.accounts import replayed, require_moderate
 from tacit.certificate.contents import contents_problems, seal_problems
 from tacit.certificate.issuing import first_line
+from tacit.certificate.meaning import means
 from tacit.errors import BudgetExceeded, TacitError
 from tacit.json_converter import from_json, to_json
 from tacit.privacy import promises
@@ -59,6 +60,7 @@ class Finding:
     claimed: bool = False  # the certificate says proven
     tasks: tuple[Any, ...] | None = None  # whom the seal says it is for; None: not said
     unverified: tuple[str, ...] = ()  # mechanisms of the steps that are none of ours
+    beyond: tuple[str, ...] = ()  # what else cannot be checked, of what somebody holds
     since: Mapping[str, Any] | None = None  # the total later, where it is known to be higher
 
     @property
@@ -66,6 +68,7 @@ class Finding:
         """What could not be verified, in this folder too."""
         return (
             *CANNOT,
+            *self.beyond,
             *(f"the event of {name}, which is taken as stated" for name in self.unverified),
         )
 
@@ -111,18 +114,38 @@ def checked(directory: Path, expected: str | None = None) -> Finding:
         return Finding((str(error),), expected=expected)
     except Exception as error:  # whatever somebody wrote there, it has a verdict
         return Finding((f"{folder.CERTIFICATE} is malformed: {error!r}",), expected=expected)
-    digest = documents.digest(certificate)
-    return Finding(
-        tuple(wrong),
-        signer,
-        digest,
-        expected,
+    return replace(
+        _about(certificate, signer, expected),
+        problems=tuple(wrong),
         verified=_verified(signer),
+        tasks=tuple(sealed["tasks"]) if "tasks" in sealed else None,
+        since=sealed.get("since"),
+    )
+
+
+def checked_alone(certificate: Mapping[str, Any], expected: str | None = None) -> Finding:
+    """What can be checked of a certificate by itself."""
+    try:
+        signer = documents.signed_by(certificate)
+        wrong = (*_origin_problems(signer, expected), *certificate_problems(certificate))
+    except TacitError as error:
+        return Finding((str(error),), expected=expected)
+    except Exception as error:  # whatever somebody wrote there, it has a verdict
+        return Finding((f"the certificate is malformed: {error!r}",), expected=expected)
+    return replace(_about(certificate, signer, expected), problems=wrong)
+
+
+def _about(certificate: Mapping[str, Any], signer: str | None, expected: str | None) -> Finding:
+    whole = "integrity: the certificate is as it was signed"
+    return Finding(
+        (),
+        signer,
+        documents.digest(certificate),
+        expected,
+        verified=(whole if signer else "no integrity: nobody signed it", *_verified(signer)[1:]),
         says=certificate["says"],
         claimed=certificate["guarantee"]["proven"] is True,
-        tasks=tuple(sealed["tasks"]) if "tasks" in sealed else None,
         unverified=_as_stated(certificate["steps"]),
-        since=sealed.get("since"),
     )
 
 
@@ -161,6 +184,8 @@ def certificate_problems(certificate: Mapping[str, Any]) -> Iterator[str]:
         yield f"its guarantee leaves out {', '.join(sorted(left_out))}"
     if certificate["says"] != first_line(guarantee):
         yield "its first line does not say what it promises"
+    if certificate.get("means", means(guarantee)) != means(guarantee):
+        yield "what it says that it means does not follow from what it promises"
     if not certificate["accounts"]:
         yield from _without_ledger(guarantee)
         return
@@ -183,7 +208,7 @@ EVERY = {"format": str, "says": str, "tacit": str, "learner": str, "guarantee": 
 
 
 def _other_kinds(certificate: Mapping[str, Any]) -> Iterator[str]:
-    known = {*EVERY, *documents.DECLARED, "run", "ledger", "signature"}
+    known = {*EVERY, *documents.DECLARED, "means", "run", "ledger", "signature"}
     for name in sorted(certificate.keys() - known):
         yield f"it holds {name!r}, which no certificate has"
     for name, kind in EVERY.items():

@@ -32,13 +32,15 @@ from tacit.privacy.signing import Signer, fingerprint, genuine
 CERTIFICATE, SEAL = "tacit certificate 2", "tacit seal 2"
 ENCODER, SCRIPT, GRAPH = "encoder.json", "encode.py", "encoder.onnx"
 """What people report through."""
-SEALED = (folder.MODEL, folder.PUBLIC_PAGE, ENCODER, SCRIPT, GRAPH)
+SEALED = (folder.MODEL, folder.PUBLIC_PAGE, folder.TASK_PAGE, ENCODER, SCRIPT, GRAPH)
 """The files that a seal names, where they are."""
 
 OF_A_SEAL = frozenset({"format", "certificate", "files", "signature"})
 """What every seal has; the rest says whom its folder is for."""
 
-DECLARED = frozenset({"data", "tasks", "target", "loss", "budget", "attested", "private_ranges"})
+DECLARED = frozenset(
+    {"data", "tasks", "target", "loss", "budget", "attested", "private_ranges", "issued"}
+)
 """What may be declared in a certificate beside what every one says."""
 
 Document = dict[str, Any]

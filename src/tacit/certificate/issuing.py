@@ -20,6 +20,7 @@ from tacit.arrays import Array
 from tacit.certificate import documents
 from tacit.certificate.accounts import folded, parts_of, public_accounts
 from tacit.certificate.documents import Document
+from tacit.certificate.meaning import means
 from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.json_converter import to_json
 from tacit.privacy import promises
@@ -56,6 +57,7 @@ def issued(about: CertifiedRun, signer: Signer | None, **declared: Any) -> Docum
         {
             "format": documents.CERTIFICATE,
             "says": first_line(guarantee),
+            "means": means(guarantee),
             "tacit": __version__,
             "learner": about.learner,
             "run": about.run,

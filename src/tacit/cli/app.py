@@ -10,12 +10,15 @@ import typer
 
 from tacit._version import __version__
 from tacit.cli import (
+    adapt,
     audit,
+    compare,
     demo,
     federate,
     fit,
     hand_out,
     ledger,
+    plan,
     predict,
     ranges,
     report,
@@ -47,17 +50,21 @@ def _whole(
 
 
 app.command(epilog=demo.EXAMPLES)(demo.demo)
+app.command(epilog=plan.EXAMPLES)(plan.plan)
 app.command(epilog=ranges.EXAMPLES)(ranges.ranges)
 app.command(epilog=fit.EXAMPLES)(fit.fit)
 app.command(epilog=predict.EXAMPLES)(predict.predict)
 app.command(epilog=report.EXAMPLES)(report.report)
+app.command(epilog=compare.EXAMPLES)(compare.compare)
 app.command(epilog=hand_out.EXAMPLES)(hand_out.hand_out)
+app.command(epilog=adapt.EXAMPLES)(adapt.adapt)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.command(epilog=audit.EXAMPLES)(audit.audit)
 app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
 
 ledger_app = typer.Typer(help="What was spent, on whom, and whether the record is intact.")
 ledger_app.command("show", epilog=ledger.SHOW_EXAMPLES)(ledger.show)
+ledger_app.command("plan", epilog=ledger.PLAN_EXAMPLES)(ledger.plan)
 ledger_app.command("verify", epilog=ledger.VERIFY_EXAMPLES)(ledger.verify)
 app.add_typer(ledger_app, name="ledger", no_args_is_help=True)
 

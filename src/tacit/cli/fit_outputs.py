@@ -36,9 +36,10 @@ def write_outputs(
     """The certificate, with everything that was declared on the command line, the model, the page
     that may be shown to anyone, and their seal."""
     from tacit.privacy.promises import with_attestation
+    from tacit.privacy.runs import made_now
     from tacit.report.pages import write_pages
 
-    promised = model.guarantee_
+    (by, at), promised = made_now(), model.guarantee_
     said = with_attestation(promised.not_covered, terms.attested)
     model.guarantee_ = replace(promised, not_covered=said)
     model.certify(
@@ -52,6 +53,7 @@ def write_outputs(
         loss=data.loss,
         budget=to_json(request.budget),
         attested=list(terms.attested),
+        issued={"at": at, "by": by, "dataset": request.dataset},
         **_private_ranges(request, data),
     )
     model.save(request.out, signing_key=signer)

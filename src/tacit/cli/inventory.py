@@ -110,16 +110,23 @@ def lines(found: Found) -> Iterator[str]:
 
 def _data_set_lines(data: Found) -> Iterator[str]:
     total = data["total"]
-    yield f"  data set {data['dataset']!r}: {data['tasks']} tasks, {_cap_text(data)}"
-    yield (
-        f"    total     {pair_text(total['epsilon'], total['delta'])} for the worst task, over "
-        f"{total['runs']} run{'s' * (total['runs'] != 1)}{_chosen(total)}; {_flags(total)}"
-    )
+    yield f"  data set {data['dataset']!r}, {data['tasks']} tasks"
+    yield f"    lifetime cap  {_cap_text(data)}"
+    yield f"    spent         {pair_text(total['epsilon'], total['delta'])}{_over(total)}"
+    if data["cap"]:
+        yield f"    left          ε {rounded_down(data['left'])}"
+    yield f"    standing      {_flags(total)}"
+    yield f"    {'when':<12}{'spent':<20}{'releases':<12}{'by':<20}what"
     for run in data["runs"]:
-        made = run["releases"], run["planned"]
-        price = pair_text(run["epsilon"], run["delta"]) if made[0] else "nothing released"
-        yield f"    {run['at']} by {run['by']}: run {run['run']}, {price}, {_flags(run)}"
-        yield f"      {made[0]} of {made[1]} releases, for {run['unit']} ({run['neighbours']})"
+        price = pair_text(run["epsilon"], run["delta"]) if run["releases"] else "nothing"
+        made = f"{run['releases']} of {run['planned']}"
+        what = f"{run['unit']} ({run['neighbours']}); {_flags(run)}; run {run['run']}"
+        yield f"    {run['at'][:10]:<12}{price:<20}{made:<12}{run['by']:<20}{what}"
+
+
+def _over(total: Found) -> str:
+    runs = f"{total['runs']} run{'s' * (total['runs'] != 1)}"
+    return f", by the task with most, over {runs}{_chosen(total)}"
 
 
 def pair_text(epsilon: float, delta: float) -> str:
@@ -133,9 +140,8 @@ def pair_text(epsilon: float, delta: float) -> str:
 
 def _cap_text(data: Found) -> str:
     if not data["cap"]:
-        return "no lifetime cap: runs add up without end"
-    rungs = " then ".join(pair_text(rung["epsilon"], rung["delta"]) for rung in data["cap"])
-    return f"lifetime cap {rungs}, left ε {rounded_down(data['left'])}"
+        return "none: runs add up without end"
+    return " then ".join(pair_text(rung["epsilon"], rung["delta"]) for rung in data["cap"])
 
 
 def _chosen(total: Found) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger import Anchor
 
 SHOW_EXAMPLES = examples("tacit ledger show", "tacit ledger show pupils.csv.ledger.sqlite --json")
+PLAN_EXAMPLES = examples("tacit ledger plan", "tacit ledger plan pupils.csv.ledger.sqlite --json")
 VERIFY_EXAMPLES = examples(
     "tacit ledger verify pupils.csv.ledger.sqlite --certificate model/certificate.json"
 )
@@ -40,6 +41,22 @@ def show(files: LedgerFiles = None, as_json: AsJson = False) -> None:
     say({"ledgers": found}, text, as_json=as_json)
     if any(ledger["problems"] for ledger in found):
         raise typer.Exit(1)
+
+
+def plan(files: LedgerFiles = None, as_json: AsJson = False) -> None:
+    """What the next run may cost: under a lifetime cap what is left of it, else what it adds.
+
+    Next year's refit of the same tasks is another run. Nothing is spent by asking.
+    """
+    from tacit.cli.inventory import inventory
+    from tacit.cli.ledger_plan import plan_lines, planned
+
+    for file in files or ():
+        _require_file(file)
+    found = [inventory(file) for file in files or _here()]
+    plans = [{"file": f["file"], "plans": [planned(d) for d in f["datasets"]]} for f in found]
+    text = "\n".join(line for p in plans for line in plan_lines(p["file"], p["plans"]))
+    say({"ledgers": plans}, text or "nothing was recorded yet", as_json=as_json)
 
 
 def _here() -> list[Path]:

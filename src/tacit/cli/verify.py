@@ -32,7 +32,10 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a folder of the trusted side, a hand-out or a public part, and say what cannot be.
+    """Check a folder, or a certificate or a page alone, and say what cannot be checked.
+
+    A folder of the trusted side, a hand-out, a public part or an encoder; certificate.json; or a
+    page, which carries its certificate.
 
     Exit status 1: something is missing, damaged or disagrees, or the key is another one. Without
     --key a folder is at best consistent: its origin is unknown.
@@ -40,7 +43,8 @@ def verify(
     from tacit.cli.loading import require_folder
     from tacit.privacy.signing import checked_fingerprint
 
-    require_folder(directory)
+    if not directory.is_file():
+        require_folder(directory)
     kind, found = judged(directory, None if key is None else checked_fingerprint(key))
     told = {
         "ok": found.ok,
@@ -106,6 +110,8 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
     from tacit.certificate.since import ledger_of, recorded_since
     from tacit.cli.loading import restored
 
+    if directory.is_file():
+        return _judged_file(directory, expected)
     if (directory / ENCODER).exists():
         return _judged_encoder(directory, checked(directory, expected), "encoder for people")
     description, arrays, certificate = folder.read(directory)
@@ -131,6 +137,26 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
         if found.ok and found.tasks is None:
             wrong.append(f"{folder.SEAL} does not say whom it is for")
     return kind, replace(found, problems=(*found.problems, *wrong))
+
+
+def _judged_file(path: Path, expected: str | None) -> tuple[str, Finding]:
+    """A certificate, or a page that carries one: the rest of the page cannot be checked."""
+    from dataclasses import replace
+
+    from tacit.certificate.checks import checked_alone
+    from tacit.certificate.documents import read
+    from tacit.errors import InvalidInput
+    from tacit.files import read_bytes
+    from tacit.report.html import carried_certificate
+
+    if path.suffix.lower() == ".json":
+        return "certificate alone", checked_alone(read(path), expected)
+    carried = carried_certificate(read_bytes(path).decode("utf-8", errors="replace"))
+    if carried is None:
+        raise InvalidInput(f"{path.name} is no page that carries a certificate")
+    found = checked_alone(carried, expected)
+    more = "the text and plots of the page around its certificate: only the seal of its folder does"
+    return "page alone", replace(found, beyond=(more,))
 
 
 def _judged_encoder(directory: Path, found: Finding, kind: str) -> tuple[str, Finding]:

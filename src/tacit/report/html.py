@@ -7,7 +7,7 @@ Nothing is fetched, and the page's own policy forbids it. Whatever comes from ou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -107,6 +107,7 @@ class Page:
     sections: tuple[Section, ...]
     version: str  # of tacit
     banner: str = ""
+    certificate: Mapping[str, Any] | None = None  # carried along, for whoever holds the page alone
 
     def html(self) -> str:
         """One file, with plotly in it once."""
@@ -134,12 +135,31 @@ class Page:
             for section in self.sections
             for figure in section.figures
         ]
-        text = json.dumps(drawn, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        text = text.replace("<", "\\u003c")  # no name can end the script
-        return (
-            f'<script type="application/json" id="figures">{text}</script>\n'
-            f"<script>{_plotly()}</script>\n<script>{_own('page.js')}</script>\n"
-        )
+        carried = {} if self.certificate is None else {"certificate": self.certificate}
+        held = "".join(_held(name, value) for name, value in ({"figures": drawn} | carried).items())
+        plotly = f"<script>{_plotly()}</script>\n" if drawn else ""
+        return f"{held}{plotly}<script>{_own('page.js')}</script>\n"
+
+
+CARRIED = '<script type="application/json" id="certificate">'
+
+
+def _held(name: str, value: Any) -> str:
+    """A value that scripts find in the page, in which no name can end the script."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = text.replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{text}</script>\n'
+
+
+def carried_certificate(page: str) -> dict[str, Any] | None:
+    """The certificate that a page carries; None: it carries none.
+
+    >>> carried_certificate(Page("", "", "", (), "1", certificate={"a": "<"}).html())
+    {'a': '<'}
+    """
+    _, found, rest = page.rpartition(CARRIED)
+    value = json.loads(rest.partition("</script>")[0]) if found else None
+    return value if isinstance(value, dict) else None
 
 
 def paragraph(text: str) -> str:

@@ -35,10 +35,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from tacit.arrays import FloatArray
+from tacit.certificate.meaning import best_guess
 from tacit.estimator import MultiTaskEstimator
 from tacit.json_converter import to_json
 from tacit.privacy.budget import Budget
-from tacit.report.public_view import best_guess
 from tacit.report.refits import variant
 from tacit.tasks import Schema, TaskSet
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from tacit.arrays import FloatArray
+from tacit.certificate.meaning import percent
 from tacit.report import figures
 from tacit.report.html import Figure, HtmlTable, Page, Section, key_figures, number, paragraph
 from tacit.report.leakage import Leakage, Picture
 from tacit.report.local_view import LocalView
 from tacit.report.public_view import PublicView, plural
-from tacit.report.words import percent
 
 BANNER = "Private view of the trusted side. Nothing on this page is protected: do not hand it on."
 NOT_MEASURED = "Not measured: it takes further fits. Ask for it with --curve."

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.files import replace_file
-from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE
+from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE, TASK_PAGE
 from tacit.report.local_page import local_page
 from tacit.report.local_view import read_local
 from tacit.report.public_page import public_page
 from tacit.report.public_view import public_facts
+from tacit.report.task_page import task_page
 
 
 def write_pages(folder: Path, out: Path | None = None) -> list[Path]:
@@ -42,6 +44,15 @@ def write_local_page(folder: Path, out: Path | None = None) -> Path:
         page = local_page(public_facts(folder), read_local(folder)).html()
     replace_file(private, page.encode(), private=True)
     return private
+
+
+def write_task_page(folder: Path, label: str, coef: FloatArray, intercept: float) -> Path:
+    """Writes model.html into the hand-out of one task, for its eyes only."""
+    page = folder / TASK_PAGE
+    with _readable(folder):
+        text = task_page(public_facts(folder), label, coef, intercept).html()
+    replace_file(page, text.encode(), private=True)
+    return page
 
 
 @contextmanager

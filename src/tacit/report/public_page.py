@@ -47,7 +47,8 @@ def public_page(facts: PublicView) -> Page:
         _scores(),
         _verify(facts),
     )
-    return Page(title, "Privacy report", lead, sections, facts.version)
+    carried = facts.certificate
+    return Page(title, "Privacy report", lead, sections, facts.version, certificate=carried)
 
 
 def _promise(facts: PublicView) -> Section:
@@ -151,6 +152,12 @@ def _declared(facts: PublicView) -> Section:
     rows += ((f"{facts.target} (target)", *_declaration(schema.target)),)
     about = "Ranges and categories as declared"
     intro = "Declared by people, from public knowledge. Values outside a range are clipped to it."
+    if found := facts.certificate.get("private_ranges"):
+        share = float(found["share_of_squared_mu"])
+        intro += (
+            f" The ranges of {', '.join(map(str, found['columns']))} were declared by nobody: the "
+            f"run found them by a private vote, for {share:.0%} of its budget."
+        )
     if schema.from_data:
         intro = (
             "Measured on the data, not declared: they tell about the data, so nothing is proven."

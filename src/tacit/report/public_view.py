@@ -6,7 +6,6 @@ ledger or local.json. What was shared without a budget is left out.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +37,7 @@ class PublicView:
     task_noun: str
     target: str
     budget: float | None  # the ε that was allowed
+    certificate: Mapping[str, Any]
 
 
 def public_facts(folder: Path) -> PublicView:
@@ -77,6 +77,7 @@ def _facts(
         task_noun=noun(str(tasks.get("column") or "task")),
         target=str(certificate.get("target") or "target"),
         budget=None if budget is None else float(budget),
+        certificate=certificate,
     )
 
 
@@ -121,19 +122,6 @@ def plural(word: str) -> str:
     if word.endswith("y") and word[-2:-1] not in "aeiou":
         return word[:-1] + "ies"
     return word + ("es" if word.endswith(("s", "x", "ch", "sh")) else "s")
-
-
-def best_guess(epsilon: float, delta: float) -> float:
-    """How often an observer who starts at even odds can be right at most: (e^ε + δ)/(1 + e^ε).
-
-    From α + β ≥ 2(1 − δ)/(1 + e^ε) for the errors of any test between two neighbours.
-
-    >>> round(best_guess(1.0, 0.0), 3)
-    0.731
-    """
-    if math.isinf(epsilon):
-        return 1.0
-    return min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
 
 
 def array_shape(value: Array) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from tacit.certificate.meaning import best_guess, percent
 from tacit.privacy.planning import UNIT
-from tacit.report.public_view import PublicView, best_guess, plural
+from tacit.report.public_view import PublicView, plural
 from tacit.rounding import odds, rounded_up
 
 OF_A_TASK = {
@@ -120,13 +121,3 @@ def _spent(facts: PublicView) -> list[tuple[bool, str]]:
         total = f"ε = {rounded_up(guarantee.epsilon)}, δ = {rounded_up(guarantee.delta)}"
         found.append((not guarantee.after_output, f"All {guarantee.runs} runs: {total}{when}."))
     return found
-
-
-def percent(share: float) -> str:
-    """Whole percents, and a digit more near the ends.
-
-    >>> percent(0.731), percent(0.9995)
-    ('73%', '99.95%')
-    """
-    near_end = min(share, 1 - share) < 0.01 and share not in (0.0, 1.0)
-    return f"{share:.2%}" if near_end else f"{share:.0%}"

@@ -1,0 +1,102 @@
+"""``tacit adapt``: a task joins after training, at no cost to the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli.output import (
+    AsJson,
+    Decimal,
+    Folder,
+    Query,
+    Separator,
+    Sheet,
+    Table,
+    examples,
+    say,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from tacit.estimator import MultiTaskEstimator
+    from tacit.tasks.table_files import FileTable
+
+EXAMPLES = examples("tacit adapt model hillside.csv --task hillside --out for-hillside")
+
+
+def adapt(
+    directory: Folder,
+    table: Table,
+    task: Annotated[str, typer.Option(help="The label of the task that joins.")],
+    out: Annotated[Path, typer.Option(help="The folder to write, for that task.")],
+    target: Annotated[
+        str | None, typer.Option(help="The target's column, if the certificate does not say.")
+    ] = None,
+    unproven: Annotated[
+        bool, typer.Option("--unproven", help="Hand out what is not proven; its certificate says.")
+    ] = False,
+    signing_key: Annotated[
+        Path | None, typer.Option(help="The key that signed the certificate; else LEDGER.signing.")
+    ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    query: Query = None,
+    sheet: Sheet = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the model of a new task of what was shared and its own rows; write its hand-out.
+
+    Nothing of the newcomer leaves, so nothing is spent, and the others learn nothing of it. A table
+    that has the task's column gives the rows of that task; of another, all rows are its own.
+    """
+    from tacit.cli.hand_out import (
+        described,
+        ledger_here,
+        lines,
+        require_empty,
+        require_handed,
+        write_hand_out,
+    )
+    from tacit.cli.loading import load_model
+    from tacit.tasks import canonical_label
+    from tacit.tasks.table_files import Written, read_file
+
+    require_empty(out)
+    model, label = load_model(directory), canonical_label(task)
+    key = require_handed(directory, model, signing_key, as_json=as_json)
+    read = read_file(table, Written(separator, decimal, query, sheet))
+    warn([*read.notes])
+    join(model, read, label, target or model.certificate().get("target"))
+    with ledger_here(directory) as ledger:
+        write_hand_out(model, label, out, key, ledger, unproven=unproven)
+    found = described(model, {label: out})
+    say(found, "\n".join(lines(found, f"task {label!r}", out)), as_json=as_json)
+
+
+def join(model: MultiTaskEstimator, table: FileTable, label: str, target: str | None) -> None:
+    """The model with one more task; InvalidInput tells everything that is wrong with its rows."""
+    from dataclasses import replace
+
+    from tacit.cli.cells import bad_cells, cells, features, task_texts
+    from tacit.cli.loading import task_column
+    from tacit.errors import InvalidInput
+    from tacit.tasks.tables import require_column
+
+    if target is None:
+        raise InvalidInput("the certificate names no target; name its column with --target")
+    column, schema = task_column(model.certificate()), model._schema
+    for name in (*schema.feature_names, target):
+        require_column(name, table.frame.columns, "needed")
+    if column in table.frame.columns:
+        own = task_texts(table.frame[column]) == label
+        if not own.any():
+            raise InvalidInput(f"no row of the table is of task {label!r}")
+        table = replace(table, frame=table.frame.filter(own))
+    named = zip((*schema.feature_names, target), (*schema.columns, schema.target), strict=True)
+    if problems := [*bad_cells(table, named)]:
+        raise InvalidInput("; ".join(problems))
+    y = cells(table.frame[target], schema.target, table.decimal)
+    model.adapt(features(table, schema), y, task=label)

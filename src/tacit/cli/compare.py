@@ -1,0 +1,63 @@
+"""``tacit compare``: several fits side by side, for the trusted side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli.output import AsJson, examples, say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+EXAMPLES = examples("tacit compare model second", "tacit compare model second --out compared.html")
+
+
+def compare(
+    directories: Annotated[
+        list[Path], typer.Argument(help="Folders that fit wrote.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Write a private page with their curves here.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What each run promised, and how its models did on rows that were kept at home.
+
+    Scores are the trusted side's own. Rows were held out run by run, so that small differences mean
+    little; --seed makes fits hold out the same.
+    """
+    from tacit.files import replace_file
+    from tacit.report.comparison import comparison_page, run_named
+
+    runs = [run_named(directory) for directory in directories]
+    if out is not None:
+        replace_file(out, comparison_page(runs).html().encode(), private=True)
+    rows = [run.to_dict() for run in runs]
+    if as_json:
+        say({"runs": rows} | ({} if out is None else {"out": str(out)}), "", as_json=True)
+        return
+    from rich.console import Console
+
+    console = Console(width=None if Console().is_terminal else 120)
+    console.print(_table(rows))
+    if out is not None:
+        console.print(f"Written: {out}, for the trusted side alone", soft_wrap=True)
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Private view: scores on rows kept at home")
+    for name in rows[0]:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)

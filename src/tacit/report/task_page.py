@@ -1,0 +1,79 @@
+"""model.html: what one task receives, for people who never saw a coefficient. For its eyes only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from tacit.arrays import FloatArray
+from tacit.certificate.meaning import usual
+from tacit.report import words
+from tacit.report.html import HtmlTable, Page, Section, bullets, number, paragraph
+from tacit.report.public_view import PublicView, plural
+from tacit.tasks import Schema
+
+BANNER = "For {label} alone. This model was made without noise: do not hand it on."
+
+
+def task_page(facts: PublicView, label: str, coef: FloatArray, intercept: float) -> Page:
+    """Of one task: its model (d,) in the units of the table, what was shared, what it cost."""
+    noun, many = facts.task_noun, plural(facts.task_noun)
+    others = "others" if facts.n_tasks is None else f"{facts.n_tasks - 1:,} other {many}"
+    lead = (
+        f"What {label} learned about {facts.target} together with {others}: its own model, what "
+        f"everybody sees, and what taking part may tell about {label}."
+    )
+    sections = (
+        _model(facts, coef, intercept),
+        Section.saying("shared", "What was shared", _shared(facts, many)),
+        _cost(facts, noun),
+        Section("not-covered", "What is not protected", (bullets(facts.guarantee.not_covered),)),
+    )
+    title = f"The model of {label}"
+    banner = BANNER.format(label=label)
+    carried = facts.certificate
+    return Page(title, "Hand-out", lead, sections, facts.version, banner, carried)
+
+
+def _model(facts: PublicView, coef: FloatArray, intercept: float) -> Section:
+    what = "log-odds of its second class" if facts.loss == "logistic" else facts.target
+    intro = paragraph(
+        f"How {what} moves with each column, all others staying where they are, what matters most "
+        "over its range first. It says what goes together, not what causes what."
+    )
+    ordered = sorted(_effects(facts.schema, coef), key=lambda effect: -abs(effect[0]))
+    rows = tuple((name, when, number(by), number(half)) for half, name, when, by in ordered)
+    headings = "column", "when", f"{what} moves by", "over half its range"
+    start = paragraph(f"With all columns at zero it starts from {number(float(intercept))}.")
+    return Section("model", "The model", (intro, HtmlTable("The model", headings, rows), start))
+
+
+def _effects(schema: Schema, coef: FloatArray) -> Iterator[tuple[float, str, str, float]]:
+    """A number: by one more of it. A category, coded −1 or +1: by being it instead of not."""
+    values, scales = iter(np.asarray(coef).tolist()), iter(schema.scale.tolist())
+    for name, column in zip(schema.feature_names, schema.columns, strict=True):
+        if column.categories is None:
+            slope = next(values)
+            yield slope * next(scales), name, "one more", slope
+        for category in column.coded:
+            slope = next(values)
+            yield slope * next(scales), name, f"it is {category}", 2 * slope
+
+
+def _shared(facts: PublicView, many: str) -> str:
+    numbers = sum(value.size for value in facts.shared.values())
+    return (
+        f"{len(facts.steps)} releases, sums over all {many} with noise, and {numbers:,} numbers "
+        "that follow from them and from what was declared. Everybody who took part has the same. "
+        "No row, no score and no model of anybody is among them."
+    )
+
+
+def _cost(facts: PublicView, noun: str) -> Section:
+    said = [words.promise(facts)]
+    if not math.isinf(facts.guarantee.epsilon):
+        said += [words.in_practice(facts), usual(facts.guarantee.epsilon)]
+    title = f"What taking part may tell about one {noun}"
+    return Section("cost", title, tuple(map(paragraph, said)))

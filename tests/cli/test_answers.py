@@ -1,0 +1,188 @@
+"""Answers a person looks for: plans, comparisons, newcomers, pages for tasks, pages alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars
+import pytest
+
+from tacit.certificate.checks import certificate_problems
+from tacit.cli.loading import load_model
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Command, Desk
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+# --- hand-outs and newcomers ---------------------------------------------------------------------
+
+
+def test_everybody_gets_a_folder_with_a_page_that_verifies(fitted: Desk, command: Command) -> None:
+    out = fitted.path / "all"
+    done = command("hand-out", fitted.path / "model", "--all", "--out", out, "--json")
+    folders = [Path(place) for place in json.loads(done.out)["folders"]]
+    assert sorted(place.name for place in folders) == [f"s{i:02d}" for i in range(12)]
+    for place in folders:
+        assert read(place / "seal.json")["tasks"] == [place.name]
+        page = (place / "model.html").read_text()
+        assert f"The model of {place.name}" in page
+        assert not any(f"model of {other.name}" in page for other in folders if other != place)
+    assert command("verify", folders[3]).code == 0
+    assert folders[3].stat().st_mode & 0o077 == 0
+
+
+def test_the_page_has_the_model_in_the_units_of_the_table(fitted: Desk, command: Command) -> None:
+    out = fitted.path / "h"
+    assert command("hand-out", fitted.path / "model", "--task", "s03", "--out", out).code == 0
+    model = load_model(out)
+    page = (out / "model.html").read_text()
+    for value in (model.coef_[0, 0], 2 * model.coef_[1, 0], model.intercept_[0]):
+        assert f"{value:.4g}".rstrip("0") in page
+    changed = page.replace("The model of s03", "The model of s04")
+    (out / "model.html").write_text(changed)
+    assert command("verify", out).code == 1
+
+
+def test_labels_that_are_no_file_names_get_folders_of_their_own(
+    desk: Desk, command: Command
+) -> None:
+    text = desk.table.read_text().replace("s00", "../x").replace("s01", "..\\x").replace("s02", "X")
+    desk.table.write_text(text)
+    assert command(*desk.fit()).code == 0
+    out = desk.path / "all"
+    done = command("hand-out", desk.path / "model", "--all", "--out", out, "--json")
+    folders = {Path(place) for place in json.loads(done.out)["folders"]}
+    assert len({place.name.casefold() for place in folders}) == 12
+    assert all(place.resolve().parent == out.resolve() for place in folders)
+
+
+def test_one_task_or_everybody(fitted: Desk, command: Command) -> None:
+    done = command("hand-out", fitted.path / "model", "--out", fitted.path / "h")
+    assert (done.code, "--task, or everybody with --all" in done.err) == (2, True)
+
+
+def test_a_school_joins_later_and_nothing_is_spent(fitted: Desk, command: Command) -> None:
+    new, out = fitted.path / "new.csv", fitted.path / "for-new"
+    rows = [f"new,{age},{'fm'[age % 2]},{20 + 2 * age}" for age in range(4, 19)]
+    new.write_text("\n".join(["school,age,sex,score", *rows, "s01,9,f,3"]) + "\n")
+    before = fitted.ledger.read_bytes()
+    model = (fitted.path / "model" / "model.safetensors").read_bytes()
+    done = command("adapt", fitted.path / "model", new, "--task", "new", "--out", out)
+    assert done.code == 0, done.err
+    assert fitted.ledger.read_bytes() == before
+    assert (fitted.path / "model" / "model.safetensors").read_bytes() == model
+    assert command("verify", out).code == 0
+    assert read(out / "seal.json")["tasks"] == ["new"]
+    rows_only = fitted.path / "rows.csv"
+    polars.read_csv(new).head(15).select("age", "sex").write_csv(rows_only)
+    said = polars.read_csv(command("predict", out, rows_only).out.encode())
+    assert np.abs(said["prediction"] - (20 + 2 * np.arange(4, 19))).mean() < 4
+    again = command("adapt", fitted.path / "model", new, "--task", "s01", "--out", out / "x")
+    assert (again.code, "took part in the fit" in again.err) == (2, True)
+
+
+def test_a_newcomers_bad_cells_are_all_told(fitted: Desk, command: Command) -> None:
+    new = fitted.path / "new.csv"
+    new.write_text("age,sex,score\nnine,f,3\n9,x,4\n")
+    out = fitted.path / "h"
+    done = command("adapt", fitted.path / "model", new, "--task", "new", "--out", out)
+    assert done.code == 2
+    assert "column 'age' holds 'nine' in row 2" in done.err
+    assert "column 'sex' holds 'x' in row 3" in done.err
+    assert not out.exists()
+
+
+# --- what a recipient holds ----------------------------------------------------------------------
+
+
+def test_a_certificate_alone_and_a_page_alone_are_verified(fitted: Desk, command: Command) -> None:
+    model = fitted.path / "model"
+    key = read(model / "certificate.json")["signature"]["fingerprint"]
+    for name, kind in (("certificate.json", "certificate alone"), ("report.html", "page alone")):
+        done = command("verify", model / name, "--key", key, "--json")
+        found = json.loads(done.out)
+        assert (done.code, found["kind"], found["verdict"][:5]) == (0, kind, "sound")
+        other = command("verify", model / name, "--key", "0" * 64)
+        assert other.code == 1
+    assert "only the seal of its folder does" in command("verify", model / "report.html").out
+
+
+@pytest.mark.parametrize("name", ["certificate.json", "report.html"])
+def test_a_smaller_epsilon_is_seen_in_what_stands_alone(
+    name: str, fitted: Desk, command: Command
+) -> None:
+    file = fitted.path / "model" / name
+    text = file.read_text()
+    head, mark, tail = text.rpartition('"epsilon"')
+    file.write_text(head.replace('"epsilon": 1.0', '"epsilon": 0.5') + mark + tail)
+    file.write_text(file.read_text().replace('"epsilon":1.0', '"epsilon":0.5'))
+    assert file.read_text() != text
+    assert command("verify", file).code == 1
+
+
+def test_a_file_that_carries_no_certificate_has_a_verdict(fitted: Desk, command: Command) -> None:
+    done = command("verify", fitted.table)
+    assert (done.code, "no page that carries a certificate" in done.out) == (1, True)
+
+
+def test_a_certificate_says_when_by_whom_of_what_and_what_it_means(fitted: Desk) -> None:
+    found = read(fitted.path / "model" / "certificate.json")
+    assert found["issued"]["dataset"] == "pupils.csv"
+    assert found["issued"]["at"].startswith("20")
+    assert "@" in found["issued"]["by"]
+    assert "guesses right in 73% of the cases at most" in found["means"]
+    assert "An ε of 1 is small" in found["means"]
+    assert not [*certificate_problems(found)]
+    wrong = found | {"means": found["means"].replace("73%", "51%")}
+    assert "what it says that it means" in "".join(certificate_problems(wrong))
+
+
+# --- plans and comparisons -----------------------------------------------------------------------
+
+
+def test_a_ledger_says_what_the_next_run_may_cost(desk: Desk, command: Command) -> None:
+    command(*desk.fit(cap=2.5))
+    command(*desk.fit("open", dataset="other"))
+    done = command("ledger", "plan", desk.ledger, "--json")
+    (ledger,) = json.loads(done.out)["ledgers"]
+    capped, other = ledger["plans"]
+    assert 1.9 < capped["next_epsilon"] < 2.5
+    assert 3 <= capped["runs_like_the_last"] <= 6
+    assert other["total_after"] == {"epsilon": pytest.approx(2.0), "delta": pytest.approx(2e-5)}
+    assert "more times" in command("ledger", "plan", desk.ledger).out
+    more = command(*desk.fit("next", epsilon=capped["next_epsilon"] * 0.999))
+    assert more.code == 0, more.err
+    after = command("ledger", "plan", desk.ledger, "--json")
+    assert json.loads(after.out)["ledgers"][0]["plans"][0]["next_epsilon"] < 0.2
+
+
+def test_runs_are_compared_side_by_side_with_a_page(fitted: Desk, command: Command) -> None:
+    second = command(*fitted.fit("second", learner="mean"))
+    assert second.code == 0, second.err
+    folders, page = [fitted.path / "model", fitted.path / "second"], fitted.path / "compared.html"
+    found = json.loads(command("compare", *folders, "--out", page, "--json").out)["runs"]
+    assert [run["learner"] for run in found] == ["SharedPrior", "MeanRegularized"]
+    local = read(folders[1] / "local.json")["scores"]
+    assert found[1]["together"] == local["together"]["overall"]
+    assert page.stat().st_mode & 0o077 == 0
+    assert "do not hand it on" in page.read_text()
+    assert "MeanRegularized" in command("compare", *folders).out
+
+
+def test_a_plan_reads_no_data_and_knows_what_helps(command: Command) -> None:
+    done = command("plan", "--tasks", 30, "--rows", 6, "--columns", 4, "--epsilon", 3, "--json")
+    plans = json.loads(done.out)["plans"]
+    error = {plan["change"]: plan["error"] for plan in plans}
+    assert error["as planned, ε 3"] < 1
+    assert error["60 tasks"] < error["as planned, ε 3"] + 0.02
+    assert error["ε 9"] < error["ε 1"]
+    text = command("plan", "--tasks", 4, "--rows", 50, "--columns", 9, "--epsilon", 0.1).out
+    assert "helps: " not in text
+    assert "█" in text
