@@ -71,11 +71,11 @@ def test_a_certificate_that_hides_what_is_open_is_refused(
     file = tmp_path / "model" / "certificate.json"
     certificate = json.loads(file.read_text())
     said = certificate["guarantee"]["not_covered"]
-    certificate["guarantee"]["not_covered"] = [s for s in said if "home_coef_" not in s]
+    certificate["guarantee"]["not_covered"] = [s for s in said if "predict_at_home" not in s]
     file.write_text(json.dumps(certificate))
     verdict = command("verify", str(tmp_path / "model"))
     assert verdict.code == 1
-    assert "home_coef_" in verdict.out + verdict.err
+    assert "predict_at_home" in verdict.out + verdict.err
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ def test_a_hand_out_holds_no_other_tasks_number(fitted: Desk, command: Command) 
     assert {p.name for p in (fitted.path / "h").iterdir()} == {
         "model.safetensors",
         "certificate.json",
+        "model.html",
         "seal.json",
     }
 

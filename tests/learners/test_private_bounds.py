@@ -134,7 +134,8 @@ def test_private_ranges_serve_nearly_as_well_as_declared_ones() -> None:
     test = np.arange(len(y)) % 10 >= 7
     declared: Any = {0: (4, 19), 1: (0, 1e4), 2: (1990, 2020), "target": (150, 850)}
     errors = {}
-    for name, ranges in (("declared", declared), ("private", "private"), ("none", None)):
+    ways: list[tuple[str, Any]] = [("declared", declared), ("private", "private"), ("none", None)]
+    for name, ranges in ways:
         model = SharedPrior(
             budget=Budget(1.0), ranges=ranges, noise="simulated", random_state=0
         ).fit(X[~test], y[~test], task=task[~test])

@@ -28,6 +28,8 @@ from tacit.report.public_view import PublicView, public_facts
 def readable(path: Path) -> str:
     """The page without plotly: what is ours."""
     text = path.read_text(encoding="utf-8")
+    if "<script>/**" not in text:  # nothing is drawn
+        return text
     start, end = text.index("<script>/**"), text.rindex("<script>")
     return text[:start] + text[end:]
 

@@ -27,8 +27,9 @@ from tacit.errors import BudgetExceeded, TacitError
 from tacit.json_converter import from_json, to_json
 from tacit.privacy import promises
 from tacit.privacy.account import Statement
+from tacit.privacy.accounting import Cost, cost
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.chain import canonical
+from tacit.privacy.chain import canonical, event_from_json
 from tacit.privacy.mechanisms.recorded import other_than_recorded, taken_as_stated
 from tacit.privacy.planning import UNIT
 from tacit.rounding import rounded_down, rounded_up
@@ -44,6 +45,13 @@ CANNOT = (
     "the epsilon beside a single step: the total is computed again, not the way to it",
 )
 """What no certificate can show."""
+
+
+PAGE_CANNOT = (
+    "the text and plots of the page, and who made it: the seal of its folder does",
+    "the total with other runs: the certificate names them",
+)
+"""What no page can show by itself."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,34 @@ def checked_alone(certificate: Mapping[str, Any], expected: str | None = None) -
     except Exception as error:  # whatever somebody wrote there, it has a verdict
         return Finding((f"the certificate is malformed: {error!r}",), expected=expected)
     return replace(_about(certificate, signer, expected), problems=wrong)
+
+
+def checked_statement(said: Mapping[str, Any], expected: str | None = None) -> Finding:
+    """What can be checked of a page by itself: the ε of its run follows from its steps."""
+    guarantee = from_json(Guarantee, said["guarantee"], "guarantee")
+    wrong = [*_origin_problems(None, expected)]
+    costs = [(cost(event_from_json(s["event"])), int(s.get("count", 1))) for s in said["steps"]]
+    total = sum((_times(found or Cost(), count) for found, count in costs), Cost())
+    spent = total.epsilon_at(guarantee.run_delta or guarantee.delta)
+    claimed = guarantee.run_epsilon or guarantee.epsilon
+    if not claimed >= spent * (1 - SLACK):
+        wrong.append(
+            f"it says epsilon {rounded_down(claimed, 6)}, its steps: {rounded_up(spent, 6)}"
+        )
+    sampled = any(found is None for found, _ in costs)
+    return Finding(
+        tuple(wrong),
+        expected=expected,
+        verified=() if sampled else ("arithmetic: this run's epsilon follows from its steps",),
+        says=first_line(guarantee),
+        claimed=guarantee.proven,
+        unverified=_as_stated(said["steps"]),
+        beyond=(*PAGE_CANNOT, *(["the epsilon of sampled steps"] if sampled else [])),
+    )
+
+
+def _times(each: Cost, count: int) -> Cost:
+    return Cost(each.mu_squared * count, each.epsilon * count, each.delta * count)
 
 
 def _about(certificate: Mapping[str, Any], signer: str | None, expected: str | None) -> Finding:

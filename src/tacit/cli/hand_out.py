@@ -125,6 +125,7 @@ def write_hand_out(
         column = model._column_of(label)
         write_task_page(out, str(label), model.coef_[:, column], float(model.intercept_[column]))
         seal_again(out, key)  # with the page
+        (out / folder.SEAL).chmod(0o600)
 
 
 def described(model: MultiTaskEstimator, places: dict[Hashable, Path]) -> dict[str, Any]:

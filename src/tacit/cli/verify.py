@@ -35,7 +35,7 @@ def verify(
     """Check a folder, or a certificate or a page alone, and say what cannot be checked.
 
     A folder of the trusted side, a hand-out, a public part or an encoder; certificate.json; or a
-    page, which carries its certificate.
+    page, which carries what it promises with the steps that it follows from.
 
     Exit status 1: something is missing, damaged or disagrees, or the key is another one. Without
     --key a folder is at best consistent: its origin is unknown.
@@ -140,23 +140,19 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
 
 
 def _judged_file(path: Path, expected: str | None) -> tuple[str, Finding]:
-    """A certificate, or a page that carries one: the rest of the page cannot be checked."""
-    from dataclasses import replace
-
-    from tacit.certificate.checks import checked_alone
+    """A certificate, or a page: nobody signs a page, but its ε follows from its steps, or not."""
+    from tacit.certificate.checks import checked_alone, checked_statement
     from tacit.certificate.documents import read
     from tacit.errors import InvalidInput
     from tacit.files import read_bytes
-    from tacit.report.html import carried_certificate
+    from tacit.report.html import statement_in
 
     if path.suffix.lower() == ".json":
         return "certificate alone", checked_alone(read(path), expected)
-    carried = carried_certificate(read_bytes(path).decode("utf-8", errors="replace"))
+    carried = statement_in(read_bytes(path).decode("utf-8", errors="replace"))
     if carried is None:
-        raise InvalidInput(f"{path.name} is no page that carries a certificate")
-    found = checked_alone(carried, expected)
-    more = "the text and plots of the page around its certificate: only the seal of its folder does"
-    return "page alone", replace(found, beyond=(more,))
+        raise InvalidInput(f"{path.name} is neither a certificate nor a page of tacit")
+    return "page alone", checked_statement(carried, expected)
 
 
 def _judged_encoder(directory: Path, found: Finding, kind: str) -> tuple[str, Finding]:

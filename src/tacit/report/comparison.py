@@ -32,10 +32,9 @@ class ComparedRun:
         """One row of the comparison."""
         guarantee, view = self.facts.guarantee, self.view
         scores = {way: None if view is None else view.scores[way].overall for way in _ways(view)}
-        issued = self.facts.certificate.get("issued") or {}
         return {
             "run": self.name,
-            "when": str(issued.get("at", ""))[:10],
+            "when": self.facts.issued,
             "learner": self.facts.learner,
             "epsilon": to_json(guarantee.run_epsilon or guarantee.epsilon),
             "proven": guarantee.proven,
@@ -62,9 +61,10 @@ def comparison_page(runs: Sequence[ComparedRun]) -> Page:
     rows = [run.to_dict() for run in runs]
     cells = tuple(tuple("" if v is None else _text(v) for v in row.values()) for row in rows)
     table = HtmlTable("All runs", tuple(rows[0]), cells, of_words=True)
-    parts = (_scores(runs), table, *([_curves(runs)] if any(_curve(r) for r in runs) else []))
+    parts: list[HtmlTable | Figure] = [_scores(runs), table]
+    parts += [_curves(runs)] if any(_curve(run) for run in runs) else []
     lead = "What each run promised, and how it did on rows that were held out at home."
-    section = Section("runs", "Runs side by side", parts)
+    section = Section("runs", "Runs side by side", tuple(parts))
     title = f"{len(runs)} runs compared"
     return Page(title, "Private view", lead, (section,), runs[0].facts.version, BANNER)
 

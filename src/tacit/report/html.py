@@ -107,7 +107,7 @@ class Page:
     sections: tuple[Section, ...]
     version: str  # of tacit
     banner: str = ""
-    certificate: Mapping[str, Any] | None = None  # carried along, for whoever holds the page alone
+    statement: Mapping[str, Any] | None = None  # for whoever holds the page alone
 
     def html(self) -> str:
         """One file, with plotly in it once."""
@@ -135,13 +135,13 @@ class Page:
             for section in self.sections
             for figure in section.figures
         ]
-        carried = {} if self.certificate is None else {"certificate": self.certificate}
+        carried = {} if self.statement is None else {"statement": self.statement}
         held = "".join(_held(name, value) for name, value in ({"figures": drawn} | carried).items())
         plotly = f"<script>{_plotly()}</script>\n" if drawn else ""
         return f"{held}{plotly}<script>{_own('page.js')}</script>\n"
 
 
-CARRIED = '<script type="application/json" id="certificate">'
+STATEMENT = '<script type="application/json" id="statement">'
 
 
 def _held(name: str, value: Any) -> str:
@@ -151,13 +151,13 @@ def _held(name: str, value: Any) -> str:
     return f'<script type="application/json" id="{name}">{text}</script>\n'
 
 
-def carried_certificate(page: str) -> dict[str, Any] | None:
-    """The certificate that a page carries; None: it carries none.
+def statement_in(page: str) -> dict[str, Any] | None:
+    """What a page carries for whoever checks it; None: it carries nothing.
 
-    >>> carried_certificate(Page("", "", "", (), "1", certificate={"a": "<"}).html())
+    >>> statement_in(Page("", "", "", (), "1", statement={"a": "<"}).html())
     {'a': '<'}
     """
-    _, found, rest = page.rpartition(CARRIED)
+    _, found, rest = page.rpartition(STATEMENT)
     value = json.loads(rest.partition("</script>")[0]) if found else None
     return value if isinstance(value, dict) else None
 

@@ -47,8 +47,8 @@ def public_page(facts: PublicView) -> Page:
         _scores(),
         _verify(facts),
     )
-    carried = facts.certificate
-    return Page(title, "Privacy report", lead, sections, facts.version, certificate=carried)
+    said = facts.statement
+    return Page(title, "Privacy report", lead, sections, facts.version, statement=said)
 
 
 def _promise(facts: PublicView) -> Section:
@@ -152,7 +152,7 @@ def _declared(facts: PublicView) -> Section:
     rows += ((f"{facts.target} (target)", *_declaration(schema.target)),)
     about = "Ranges and categories as declared"
     intro = "Declared by people, from public knowledge. Values outside a range are clipped to it."
-    if found := facts.certificate.get("private_ranges"):
+    if found := facts.private_ranges:
         share = float(found["share_of_squared_mu"])
         intro += (
             f" The ranges of {', '.join(map(str, found['columns']))} were declared by nobody: the "

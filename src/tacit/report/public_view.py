@@ -37,7 +37,9 @@ class PublicView:
     task_noun: str
     target: str
     budget: float | None  # the ε that was allowed
-    certificate: Mapping[str, Any]
+    statement: Mapping[str, Any]  # what was promised, and the steps that it follows from
+    private_ranges: Mapping[str, Any] | None  # those that the run found, and what they took of it
+    issued: str  # the day, or ""
 
 
 def public_facts(folder: Path) -> PublicView:
@@ -77,7 +79,9 @@ def _facts(
         task_noun=noun(str(tasks.get("column") or "task")),
         target=str(certificate.get("target") or "target"),
         budget=None if budget is None else float(budget),
-        certificate=certificate,
+        statement={name: certificate[name] for name in ("guarantee", "steps")},
+        private_ranges=certificate.get("private_ranges"),
+        issued=str((certificate.get("issued") or {}).get("at", ""))[:10],
     )
 
 

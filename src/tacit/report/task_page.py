@@ -33,8 +33,7 @@ def task_page(facts: PublicView, label: str, coef: FloatArray, intercept: float)
     )
     title = f"The model of {label}"
     banner = BANNER.format(label=label)
-    carried = facts.certificate
-    return Page(title, "Hand-out", lead, sections, facts.version, banner, carried)
+    return Page(title, "Hand-out", lead, sections, facts.version, banner, facts.statement)
 
 
 def _model(facts: PublicView, coef: FloatArray, intercept: float) -> Section:
