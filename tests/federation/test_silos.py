@@ -16,6 +16,8 @@ from tacit.federation.coordinator import coordinate
 from tacit.federation.site import COULD_NOT
 from tacit.federation.wire import packed, unpacked
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.node_runs import node_run
+from tacit.privacy.release import Key
 
 Answer = Callable[[bytes], bytes]
 Make = Callable[..., Any]
@@ -32,6 +34,14 @@ def spends(file: Any) -> list[tuple[str, int]]:
     with Ledger(file) as ledger:
         found = [entry.payload for entry in ledger.entries() if entry.kind == "spend"]
     return sorted((each["party"], each["round"]) for each in found)
+
+
+def sent(home: Any, place: int) -> Any:
+    """What a silo released in both rounds, as the ledger there has it."""
+    with Ledger(home / folder.LEDGER) as ledger:
+        keys = [Key(node_run("trial", place), number, f"silo {place}") for number in (0, 1)]
+        found = [ledger.released(key) for key in keys]
+        return np.concatenate([np.ravel(each.value) for each in found if each is not None])
 
 
 def test_silos_learn_what_their_releases_give_and_each_ledger_has_its_own(silos: Any) -> None:
@@ -51,6 +61,9 @@ def test_silos_learn_what_their_releases_give_and_each_ledger_has_its_own(silos:
         for place in places:
             assert checked(silos.site(name).hand_outs.of(place), silos.terms.coordinator).ok
     assert sorted(every) == spends(silos.place / folder.LEDGER)  # what was sent was spent, once
+    for name, home in silos.homes.items():
+        for place in silos.terms.places[name]:
+            assert np.array_equal(sent(home, place), sent(silos.place, place))  # as it was drawn
     model = tacit.SharedPrior.load(silos.place / "model")
     assert model.guarantee_.proven
     assert "the coordinator and all other silos" in model.guarantee_.adversary
