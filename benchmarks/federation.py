@@ -5,6 +5,7 @@
     python benchmarks/federation.py loopback 5            SuperLink and SuperNodes, TLS and keys:
                                                           our messages beside bare ones (S2)
     python benchmarks/federation.py arrivals 5            the same where nobody waits (S3)
+    python benchmarks/federation.py processor 10          processor seconds of a message
     python benchmarks/federation.py lengths 10 1000       bytes of a message over its numbers
 
 Seconds of loopback are medians over the rounds of one run, each a message to every site; a bare
@@ -17,6 +18,7 @@ import json
 import os
 import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -248,7 +250,8 @@ def bare(trial: Any, times: int, size: int, waits: str = "for all") -> list[floa
     source += f"CONTENT, PAUSE = 'tacit', {flower.PAUSE}\n\n"
     (app / "bare" / "channel.py").write_text(source + "\n\n".join(map(inspect.getsource, parts)))
     (app / "bare" / "__init__.py").write_text("")
-    (app / "bare" / "apps.py").write_text(BARE)
+    for part in ("server", "client"):
+        (app / "bare" / f"{part}.py").write_text(BARE)
     config = (trial.project.app / "pyproject.toml").read_text().replace("federated", "bare")
     head, _, _ = config.partition("[tool.flwr.app.config]")
     tail = f'[tool.flwr.app.config]\ntimes = {times}\nbytes = {size}\nout = "{out}"\n'
@@ -290,7 +293,7 @@ def seconds_between(lines: list[dict[str, Any]], *what: str) -> list[float]:
 
 def loopback(count: int) -> None:
     """Seconds of a round of messages, ours beside bare ones: S2."""
-    lines, empty = live(count, LEARNER, "rounds = 5", times=4, size=1500)
+    lines, empty = live(count, LEARNER, "rounds = 5", times=3, size=1500)
     ours = seconds_between(lines, "started", "round")
     compared("loopback", statistics.median(ours), statistics.median(empty), count, len(ours))
 
@@ -309,6 +312,53 @@ def compared(case: str, ours: float, empty: float, sites: int, messages: int) ->
     overhead = round(ours / empty - 1, 3)
     seconds = {"ours_s": round(ours, 2), "bare_s": round(empty, 2)}
     tell(case, sites=sites, messages=messages, **seconds, overhead=overhead)
+
+
+MESSAGE = """
+import sys
+from pathlib import Path
+import flwr.supernode.runtime.run_clientapp
+if len(sys.argv) > 1:
+    from tacit.cli.federated_client import passed_on
+    place, request = map(Path, sys.argv[1:])
+    assert passed_on(place, request.read_bytes())
+"""
+"""What Flower loads for a message, and with arguments what ours adds to it."""
+
+
+def processor_seconds(*arguments: str) -> float:
+    """Of one process for one message."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", MESSAGE, *arguments], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def processor(times: int) -> None:
+    """Seconds of a processor that a message costs: whoever else uses the machine matters little."""
+    import psutil
+
+    from tacit.cli.federate_init import write_example, write_terms
+    from tacit.federation.project import Project
+    from tacit.federation.resident import LOCK
+    from tacit.federation.wire import packed
+
+    with tempfile.TemporaryDirectory() as directory:
+        project = Project(Path(directory) / "federation")
+        write_example(project, 2)
+        terms, home = write_terms(project), project.sites / "site-1"
+        request = Path(directory) / "request"
+        request.write_bytes(packed({"kind": "agree", "terms": terms.to_dict()}))
+        processor_seconds(str(home), str(request))  # it starts the resident
+        number = int((home / LOCK).read_text())
+        stays = psutil.Process(number)
+        before = sum(stays.cpu_times()[:2])
+        empty = [processor_seconds() for _ in range(times)]
+        ours = [processor_seconds(str(home), str(request)) for _ in range(times)]
+        at_home = (sum(stays.cpu_times()[:2]) - before) / times
+        stays.terminate()
+    middle, bare_s = statistics.median(ours) + at_home, statistics.median(empty)
+    compared("processor", middle, bare_s, 1, times)
 
 
 def lengths(width: int) -> None:
@@ -343,6 +393,7 @@ CASES = {
     "simulation": simulation,
     "loopback": loopback,
     "arrivals": arrivals,
+    "processor": processor,
     "lengths": lengths,
 }
 
