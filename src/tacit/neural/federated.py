@@ -192,12 +192,9 @@ class FederatedMTL(NetworksInSilos):
         after = AfterRound(
             clients, self._one_budget, run, planned.rounds, scored, path, every, saved
         )
-        if self._engine is None:
-            outcome = run_rounds(
-                clients, server, door, isolated=apart, after=after, progress=progress
-            )
-        else:
-            outcome = self._engine(clients, server, door, progress=progress)
+        more: dict[str, Any] = {"isolated": apart, "after": after} if self._engine is None else {}
+        engine = self._engine or run_rounds
+        outcome = engine(clients, server, door, progress=progress, **more)
         self._remember(plan, planned.rounds, door, labels, outcome, public=models.public)
         self.run_, self.private_history_ = run, after.lines
         start, mine = clients.current(outcome.shared, outcome.state), self._home_coins(coins, run)

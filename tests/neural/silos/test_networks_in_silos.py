@@ -344,7 +344,11 @@ def test_a_silo_with_one_person_and_huge_rows_stays_within_its_noise() -> None:
 def test_a_declared_size_that_is_wrong_changes_the_divisor_and_nothing_else() -> None:
     budget = Budget(4.0, neighbours="zero-out")
     right, wrong = (fitted(budget=budget, silo_size=n, rounds=1) for n in (ROWS, 10 * ROWS))
+    assert wrong.ledger_ is not None
     assert right.guarantee_.epsilon == wrong.guarantee_.epsilon
+    assert f"one of {10 * ROWS * SILOS} people" in wrong.guarantee_.not_covered[-1]  # not of 60
+    recorded = [e.payload for e in wrong.ledger_.entries() if e.kind == "spend"]
+    assert {spend["mechanism"]["people"] for spend in recorded} == {10 * ROWS}
     torch.manual_seed(0)
     start = torch.cat([p.detach().flatten() for p in nn.Linear(D, 2).parameters()]).numpy()
     near, far = (np.asarray(m.shared_["centres"].value)[0] - start for m in (right, wrong))

@@ -134,12 +134,13 @@ class NetworksInSilos(FittedNetworks):
         doubts = [together, SEEDED * (noise is not None and sampler != Everyone())]
         doubts += [MEASURED * measured, *self._uncounted()]
         door = self._silo_door(labels, whose is not None, [d for d in doubts if d], noise)
-        plan = self._silo_plan(door, people.counts, sampler, trainer)
-        warn_of_delta(door, int(people.counts.sum()))
+        known = self._declared_people(door, people.counts)
+        plan = self._silo_plan(door, known, sampler, trainer)
+        warn_of_delta(door, int(known.sum()))
         home = SilosAtHome(plan, gradients, people, coins, plan.silos, not together)
         coordinator = MeanOfSilos(plan, trainer.stacked.start().cpu().numpy())
         outcome = run_silos(home, coordinator, node_doors(door), progress=progress)
-        self._remember_silos(door, plan, int(people.counts.sum()), outcome)
+        self._remember_silos(door, plan, int(known.sum()), outcome)
         row = tuple(trainer.examples.X.shape[1:])
         models = _public_models(trainer, plan, outcome, labels, classes, row)
         own, self.private_home_ = self._at_home(
@@ -173,11 +174,11 @@ class NetworksInSilos(FittedNetworks):
         )
 
     def _silo_plan(
-        self, door: Door, counts: IntArray, sampler: Sampler, trainer: Trainer
+        self, door: Door, known: IntArray, sampler: Sampler, trainer: Trainer
     ) -> SiloRounds:
-        """From public numbers alone; rounds by the rule, or as somebody chose."""
+        """From public numbers alone, of people too; rounds by the rule, or as somebody chose."""
         those = tuple(speaking(node_doors(door)))
-        people = self._declared_people(door, counts)[list(those)]
+        people = known[list(those)]
         pull = self.pull if self.method == "mtl" else None
         clip, ones = self.clip_norm or CLIP, np.ones(1)
 
