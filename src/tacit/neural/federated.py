@@ -86,7 +86,7 @@ class FederatedMTL(NetworksInSilos):
     ``proven=False``. ``noise_multiplier`` fixes the noise instead of ``rounds``: the run stops
     before the round that would overspend. ``checkpoint``: a file; if it exists, its run is resumed
     (same ``ledger``). ``unit="example"``: what is protected are people inside a client, a silo,
-    from everybody outside it (silos/); ``silo_size``, ``rows_per_person``: how many, declared.
+    from everybody outside it (silos/); ``people`` of each and ``rows_per_person`` declare how many.
     """
 
     model: nn.Module | None = field(default=None, kw_only=False)
@@ -117,7 +117,7 @@ class FederatedMTL(NetworksInSilos):
     chunk: Size | None = None
     random_state: Seed | None = None
     unit: Literal["task", "example"] = "task"
-    silo_size: Any = None
+    people: Size | Mapping[Any, Size] | None = None
     rows_per_person: Count = 1
 
     # --- fitting ---------------------------------------------------------------------------------

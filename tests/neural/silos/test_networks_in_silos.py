@@ -87,18 +87,18 @@ def test_only_releases_cross_to_others(method: str) -> None:
 
 def test_samples_of_people_are_charged_by_their_coins() -> None:
     budget = Budget(2.0, neighbours="zero-out")
-    model = fitted(budget=budget, silo_size=ROWS, participation=0.25, noise="secure")
+    model = fitted(budget=budget, people=ROWS, participation=0.25, noise="secure")
     assert model.guarantee_.epsilon == pytest.approx(2.0, rel=1e-3)
     assert model.guarantee_.epsilon <= 2.0
     assert {line["event"]["kind"] for line in model.history_} == {"Poisson"}
     assert model.guarantee_.proven
-    assert not fitted(budget=budget, silo_size=ROWS, participation=0.25).guarantee_.proven
+    assert not fitted(budget=budget, people=ROWS, participation=0.25).guarantee_.proven
 
 
 @pytest.mark.parametrize("settings", [{}, {"sampling": Poisson(0.5)}], ids=["everybody", "sample"])
 def test_what_a_silo_hands_out_is_sound(settings: dict[str, Any], tmp_path: Path) -> None:
     if settings:
-        settings |= {"budget": Budget(8.0, neighbours="zero-out"), "silo_size": ROWS}
+        settings |= {"budget": Budget(8.0, neighbours="zero-out"), "people": ROWS}
     model = fitted(ledger=tmp_path / "l.sqlite", noise="secure", **settings)
     key = signer_in(tmp_path / "l.sqlite.signing").fingerprint
     model.export("clinic 1", tmp_path / "one")
@@ -297,9 +297,9 @@ def test_without_a_budget_nothing_is_kept_from_anybody() -> None:
         ({"adaptive_clip": None, "relation": [0] * SILOS}, "relation means nothing where people"),
         ({"local_steps": 3}, "local_steps means nothing where people"),
         ({"noise_multiplier": 2.0}, "noise_multiplier means nothing where people"),
-        ({"budget": Budget(1.0, neighbours="zero-out")}, "declare one with silo_size="),
-        ({"silo_size": {"clinic 0": 3}}, "silo_size must be a whole number of people"),
-        ({"silo_size": 0.5}, "silo_size must be a whole number of people"),
+        ({"budget": Budget(1.0, neighbours="zero-out")}, "declare one with people="),
+        ({"people": {"clinic 0": 3}}, "people declares no number for node 'clinic 1'"),
+        ({"people": 0.5}, "people must be an integer"),
         (
             {"finetune": "auto", "finetune_steps": 3},
             "finetune_steps means nothing with finetune='auto'",
@@ -343,7 +343,7 @@ def test_a_silo_with_one_person_and_huge_rows_stays_within_its_noise() -> None:
 
 def test_a_declared_size_that_is_wrong_changes_the_divisor_and_nothing_else() -> None:
     budget = Budget(4.0, neighbours="zero-out")
-    right, wrong = (fitted(budget=budget, silo_size=n, rounds=1) for n in (ROWS, 10 * ROWS))
+    right, wrong = (fitted(budget=budget, people=n, rounds=1) for n in (ROWS, 10 * ROWS))
     assert wrong.ledger_ is not None
     assert right.guarantee_.epsilon == wrong.guarantee_.epsilon
     assert f"one of {10 * ROWS * SILOS} people" in wrong.guarantee_.not_covered[-1]  # not of 60

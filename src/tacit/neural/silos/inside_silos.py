@@ -34,11 +34,10 @@ from tacit.neural.silos.row_gradients import RowGradients
 from tacit.parameters import require_unset
 from tacit.privacy.accounting import gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget, Guarantee
-from tacit.privacy.node_runs import node_doors, node_history, node_run
+from tacit.privacy.node_runs import declared_counts, node_doors, node_history, node_run
 from tacit.privacy.people import beside_people, promised_to_people, warn_of_delta
 from tacit.privacy.planning import Door, open_door, stated
 from tacit.privacy.release import new_run
-from tacit.tasks.labels import canonical_label
 
 CLIP = 0.5
 """C, where nobody chose one: a row that is fitted well counts less than others (measured: from .1
@@ -69,7 +68,7 @@ class NetworksInSilos(FittedNetworks):
     checkpoint: Any
     noise: Literal["secure", "simulated"]
     unit: Literal["task", "example"]
-    silo_size: Any
+    people: Any
     rows_per_person: int
 
     _engine: ClassVar[Callable[..., Outcome] | None] = None  # None: that of this process
@@ -198,23 +197,15 @@ class NetworksInSilos(FittedNetworks):
 
     def _declared_people(self, door: Door, counts: IntArray) -> IntArray:
         """(m,): as many as there are, which is public under replace; else as declared."""
-        if self.silo_size is None:
-            if door.neighbours != "replace":
-                raise InvalidInput(
-                    "with zero-out neighbours the number of people of a silo is private: declare "
-                    "one with silo_size=, by which its sums are divided, or take replace"
-                )
-            return counts
-        sizes = self.silo_size
-        if not isinstance(sizes, Mapping):
-            sizes = dict.fromkeys(door.labels, sizes)
-        named = {canonical_label(label): size for label, size in sizes.items()}
-        found = [named.get(canonical_label(label)) for label in door.labels]
-        if not all(isinstance(size, int | np.integer) and size >= 1 for size in found):
+        if self.people is not None:
+            declared = declared_counts("people", self.people, door.labels)
+            return np.array(declared, dtype=np.int64)
+        if door.neighbours != "replace":
             raise InvalidInput(
-                f"silo_size must be a whole number of people, or one for each silo, got {sizes!r}"
+                "with zero-out neighbours the number of people of a silo is private: declare one "
+                "with people=, by which its sums are divided, or take replace"
             )
-        return np.array(found, dtype=np.int64)
+        return counts
 
     # --- when it is done -------------------------------------------------------------------------
 
