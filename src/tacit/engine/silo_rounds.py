@@ -15,7 +15,7 @@ a node one is all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -59,6 +59,15 @@ def speaking(doors: Sequence[Door]) -> list[int]:
     return [j for j, door in enumerate(doors) if door.budgets[0] is not None]
 
 
+Speak = Callable[[int, Message, Mapping[int, Step]], Mapping[int, Release]]
+"""(round, what everybody sees, each silo's step) → what each released, in their order."""
+
+
+def silo(place: int) -> str:
+    """The name under which a silo releases, in every ledger."""
+    return f"silo {place}"
+
+
 def run_silos(
     participant: SiloParticipant,
     coordinator: SiloCoordinator,
@@ -67,23 +76,40 @@ def run_silos(
     progress: Progress = None,
 ) -> Outcome:
     """Runs all steps of all silos; what is shared after the last."""
+    at_home = participant.select(speaking(doors))
+
+    def speak(number: int, shared: Message, steps: Mapping[int, Step]) -> dict[int, Release]:
+        with one_blas_thread():
+            each, _ = at_home.contribute(next(iter(steps.values())), shared, None)
+            return {
+                j: doors[j].release(number, silo(j), step.mechanism, rows)
+                for (j, step), rows in zip(steps.items(), each, strict=True)
+            }
+
+    return run_spoken(speak, coordinator, doors, progress=progress)
+
+
+def run_spoken(
+    speak: Speak,
+    coordinator: SiloCoordinator,
+    doors: Sequence[Door],
+    *,
+    progress: Progress = None,
+) -> Outcome:
+    """The same, of silos that speak wherever they are."""
     outcome, those = Outcome({}), speaking(doors)
     plans = {j: coordinator.steps(j) for j in those}
     for j in those:
         doors[j].open([step.mechanism.event(doors[j].neighbours) for step in plans[j]])
     to_all = Edge(COORDINATOR, SILOS, False, outcome.transcript)
-    shared, those_at_home = coordinator.start(), participant.select(those)
+    shared = coordinator.start()
     names = [step.name for step in plans[those[0]]]
     for number, name in enumerate(names):
-        message, releases = to_all.send(shared), []
-        with one_blas_thread():
-            each, _ = those_at_home.contribute(plans[those[0]][number], message, None)
-            for j, rows in zip(those, each, strict=True):
-                silo, step = f"silo {j}", plans[j][number]
-                released = doors[j].release(number, silo, step.mechanism, rows)
-                Edge(silo, COORDINATOR, False, outcome.transcript).send({name: released})
-                releases.append(released)
-        shared = coordinator.absorb(name, shared, releases)
+        steps = {j: plan[number] for j, plan in plans.items()}
+        releases = speak(number, to_all.send(shared), steps)
+        for j, released in releases.items():
+            Edge(silo(j), COORDINATOR, False, outcome.transcript).send({name: released})
+        shared = coordinator.absorb(name, shared, list(releases.values()))
         if progress is not None:
             progress(name, number + 1, len(names))
     return replace(outcome, shared=to_all.send(shared))

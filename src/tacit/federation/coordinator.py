@@ -122,9 +122,12 @@ def _coordinated(
             pages(out, signer)
         files = {name: (out / name).read_bytes() for name in PUBLIC if (out / name).exists()}
         certificate = folder.read_json(out / folder.CERTIFICATE)
-        sites.finish(files, lambda place, made: _sealed(terms, place, made, certificate, signer))
+        whole = sites.finish(
+            files, lambda place, made: _sealed(terms, place, made, certificate, signer)
+        )
         if terms.scores:
             release_mean(sites, ledger, place)
+        sites.note("finished", whole=whole, missing=sorted(terms.sites.keys() - set(whole)))
     return out
 
 

@@ -8,17 +8,16 @@ where the ledger ends, and nothing is spent twice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit.arrays import Array
-from tacit.engine import Edge, Message, Outcome, Progress
-from tacit.engine.silo_rounds import COORDINATOR, SILOS, SiloCoordinator, speaking
+from tacit.engine import Message, Outcome, Progress, Step
+from tacit.engine.silo_rounds import SiloCoordinator, run_spoken, silo
 from tacit.errors import Refused
 from tacit.federation.arrived import Arrived
-from tacit.federation.silo_site import silo
 from tacit.federation.sites import PATIENCE, ROOM, Sites
 from tacit.federation.wire import packed
 from tacit.privacy.planning import Door
@@ -43,22 +42,12 @@ class OverSilos:
         progress: Progress = None,
     ) -> Outcome:
         """Runs all steps of all silos; what is shared after the last."""
-        outcome, those = Outcome({}), speaking(doors)
-        plans = {j: coordinator.steps(j) for j in those}
-        for j in those:
-            doors[j].open([step.mechanism.event(doors[j].neighbours) for step in plans[j]])
-        to_all = Edge(COORDINATOR, SILOS, False, outcome.transcript)
-        shared = coordinator.start()
-        names = [step.name for step in plans[those[0]]]
-        for number, name in enumerate(names):
-            mechanisms = {j: Arrived(plans[j][number].mechanism) for j in those}
-            releases = self.releases(number, to_all.send(shared), mechanisms, doors)
-            for j, each in releases.items():
-                Edge(silo(j), COORDINATOR, False, outcome.transcript).send({name: each})
-            shared = coordinator.absorb(name, shared, list(releases.values()))
-            if progress is not None:
-                progress(name, number + 1, len(names))
-        return replace(outcome, shared=to_all.send(shared))
+
+        def speak(number: int, shared: Message, steps: Mapping[int, Step]) -> dict[int, Release]:
+            mechanisms = {j: Arrived(step.mechanism) for j, step in steps.items()}
+            return self.releases(number, shared, mechanisms, doors)
+
+        return run_spoken(speak, coordinator, doors, progress=progress)
 
     def releases(
         self, number: int, shared: Message, mechanisms: Mapping[int, Arrived], doors: Sequence[Door]

@@ -14,18 +14,13 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.engine import Edge, Message
-from tacit.engine.silo_rounds import COORDINATOR
+from tacit.engine.silo_rounds import COORDINATOR, silo
 from tacit.errors import Refused
 from tacit.federation.node_site import door_of
 from tacit.federation.own_tasks import OwnTasks
 from tacit.federation.terms import Terms
 from tacit.linear.threads import one_blas_thread
 from tacit.privacy.ledger import Ledger
-
-
-def silo(place: int) -> str:
-    """The name under which a silo releases, in every ledger."""
-    return f"silo {place}"
 
 
 def released(

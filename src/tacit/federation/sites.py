@@ -240,11 +240,9 @@ class Sites:
                 continue
             own = {place: sealed(int(place), digest) for place, digest in digests.items()}
             seals[name] = packed(about | {"kind": "seal"}, _as_arrays(own))
-        whole = sorted(
+        return sorted(
             {name for name, said, _ in self.sound_answers(seals, ROOM) if said.get("sealed")}
         )
-        self.note("finished", whole=whole, missing=sorted(self.terms.sites.keys() - set(whole)))
-        return whole
 
 
 def _as_arrays(files: Mapping[str, bytes]) -> dict[str, Array]:
