@@ -50,6 +50,7 @@ from tacit.tasks import (
     as_schema,
     column_names,
 )
+from tacit.tasks.tables import has_names, rows_and_labels
 from tacit.tasks.targets import is_conventional
 
 
@@ -110,10 +111,12 @@ class MultiTaskEstimator(Predicting):
     def fit(
         self, X: Any, y: Any, task: Any = None, *, progress: Progress = None
     ) -> MultiTaskEstimator:
-        """Learns from all tasks. ``task`` labels the rows; None: all rows are one task."""
+        """Learns from all tasks. ``task`` labels the rows, or names the column of a frame that
+        does; None: all rows are one task."""
+        X, task = rows_and_labels(X, task)
         schema, tasks = self._declare(X, y, task)
         self.fit_tasks(tasks, schema, progress=progress)
-        if hasattr(X, "columns"):
+        if has_names(X):
             self.feature_names_in_ = np.asarray(schema.feature_names, dtype=object)
         return self
 

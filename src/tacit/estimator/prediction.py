@@ -20,6 +20,7 @@ from tacit.estimator.home import Home
 from tacit.json_converter import from_json, to_json
 from tacit.linear.losses import Loss, LossName, loss_named
 from tacit.tasks import Schema, TaskSet, column_names
+from tacit.tasks.tables import rows_and_labels
 
 
 class Predicting(Fitted):
@@ -69,6 +70,7 @@ class Predicting(Fitted):
     def _scores(self, X: Any, task: Any, unknown: str) -> FloatArray:
         """xᵀw + b in scaled units, by the model of each row's task."""
         check_is_fitted(self, "coef_")
+        X, task = rows_and_labels(X, task)
         rows = self._schema.transform(self._named(X))
         models = self._models_for(task, len(rows), unknown)
         return np.asarray(np.einsum("nd,nd->n", rows, models[:, :-1]) + models[:, -1])
@@ -80,15 +82,26 @@ class Predicting(Fitted):
         models = np.repeat(self._models[columns], np.diff(tasks.offsets), axis=0)
         return np.asarray(np.einsum("nd,nd->n", tasks.X, models[:, :-1]) + models[:, -1])
 
-    def adapt(self, X: Any, y: Any, task: Hashable) -> Self:
-        """A new task joins after training: solved at home from shared_, free for the others."""
+    def adapt(self, X: Any, y: Any, task: Any) -> Self:
+        """A new task joins after training: solved at home from shared_, free for the others.
+
+        ``task`` is its label; or a label for each row, where several join, or the column of a frame
+        that holds them.
+        """
         check_is_fitted(self, "coef_")
-        self._require_new(task)
+        X, task = rows_and_labels(X, task)
+        labels = task if isinstance(task, list | np.ndarray) else None
         loss = loss_named(self.loss)
         classes = tuple(self.classes_) if loss.targets_are_classes else None
-        joined = TaskSet.from_arrays(self._named(X), y, None, classes=classes, schema=self._schema)
-        models = self._newcomer(self._home(joined, self._schema, loss), self.shared_)
-        self._set_models(np.vstack([self._models, models]), (*self.tasks_, task))
+        joined = TaskSet.from_arrays(
+            self._named(X), y, labels, classes=classes, schema=self._schema
+        )
+        new = (task,) if labels is None else joined.labels
+        for label in new:
+            self._require_new(label)
+        home = self._home(joined, self._schema, loss)
+        models = [self._newcomer(home.select([i]), self.shared_) for i in range(len(new))]
+        self._set_models(np.vstack([self._models, *models]), (*self.tasks_, *new))
         return self
 
     def _named(self, X: Any) -> Any:

@@ -102,6 +102,26 @@ def as_table(X: object, names: Sequence[str] | None = None) -> Table:
     return table if names is None else _renamed(table, names)
 
 
+def rows_and_labels(X: object, task: object) -> tuple[Any, Any]:
+    """X and the label of each row, where ``task`` may name a column of a frame, which is then no
+    feature.
+
+    >>> import polars
+    >>> X, task = rows_and_labels(polars.DataFrame({"school": ["a"], "age": [7]}), "school")
+    >>> X.names, task.tolist()
+    (('age',), ['a'])
+    """
+    if not isinstance(task, str) or not _is_frame(X) or task not in map(str, X.columns):  # type: ignore[attr-defined] # a frame has them
+        return X, task
+    table = as_table(X)
+    return table.without(task), table.column(task, "task")
+
+
+def has_names(X: object) -> bool:
+    """Whether its columns have names of the user's own."""
+    return X.named if isinstance(X, Table) else hasattr(X, "columns")
+
+
 def column_names(X: object) -> tuple[str, ...]:
     """The names of a frame's columns, or x0, x1, ... for an array.
 
