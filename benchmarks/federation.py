@@ -282,7 +282,7 @@ def live(count: int, learner: str, parameters: str, **waiting: Any) -> tuple[Any
             empty = bare(trial, **waiting)
             run(trial, 1200)
             empty += bare(trial, **waiting)
-        return Journal(project.coordinator / JOURNAL).lines(), empty
+            return Journal(project.coordinator / JOURNAL).lines(), empty
 
 
 def seconds_between(lines: list[dict[str, Any]], *what: str) -> list[float]:
