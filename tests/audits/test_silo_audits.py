@@ -11,10 +11,10 @@ from tacit.arrays import FloatArray
 from tacit.audits.cases import Settings
 from tacit.audits.replays import Pair, Recorder
 from tacit.audits.silo_runs import NETWORKS, PAIR, SILOS, silo_audits
-from tacit.learners.shared_prior.silos import halves
 from tacit.privacy.accounting import gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import block_moments
+from tacit.silos import halves
 
 BUDGET = Budget(8.0)
 WHOLE = silo_audits()[0].cases[0]

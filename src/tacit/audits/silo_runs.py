@@ -25,11 +25,11 @@ from tacit.arrays import FloatArray
 from tacit.audits.cases import Audit
 from tacit.audits.replays import Data, Pair, Recorder, pair_cases
 from tacit.learners.shared_prior import SharedPrior
-from tacit.learners.shared_prior.silos.silo_plan import SiloPlan, blocks_for
 from tacit.linear.losses import Squared
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms.block_moments import NUMBER
 from tacit.privacy.people import PEOPLE
+from tacit.silos.silo_plan import SiloPlan, blocks_for
 
 SILOS, ROWS, DIM = 2, 6, 2
 REPLACED = f"one of {ROWS} people of one of {SILOS} silos becomes another, every cell at its end"

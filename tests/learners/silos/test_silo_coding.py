@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import InvalidInput
-from tacit.learners.shared_prior.silos.coding import Coding, coding_of
-from tacit.learners.shared_prior.silos.silo_plan import blocks_for
+from tacit.silos.coding import Coding, coding_of
+from tacit.silos.silo_plan import blocks_for
 from tacit.tasks import Column, as_schema
 
 KINDS: dict[str, Any] = {

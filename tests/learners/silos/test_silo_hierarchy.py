@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tacit.arrays import FloatArray
-from tacit.learners.shared_prior.silos.hierarchy import from_moments, from_scores
-from tacit.learners.shared_prior.silos.moments import Moments, moments_of, pooled, shrunk
-from tacit.learners.shared_prior.silos.silo_plan import blocks_for
+from tacit.silos.hierarchy import from_moments, from_scores
+from tacit.silos.moments import Moments, moments_of, pooled, shrunk
+from tacit.silos.silo_plan import blocks_for
 
 LEVELS = (3, 0, 2)
 BLOCKS = blocks_for(LEVELS)

@@ -297,7 +297,7 @@ def test_huge_rows_are_clipped(data: Generated) -> None:
     moments = np.asarray(model.shared_["moments"].value) - np.asarray(
         fitted(data).shared_["moments"].value
     )
-    from tacit.learners.shared_prior.silos.silo_plan import blocks_for
+    from tacit.silos.silo_plan import blocks_for
 
     assert np.linalg.norm(moments) <= blocks_for((0, 0, 0)).sensitivity("replace")
     assert np.isfinite(model.coef_).all()

@@ -13,11 +13,11 @@ from tacit.learners.shared_prior.coordinator import Coordinator
 from tacit.learners.shared_prior.lessons import values_of
 from tacit.learners.shared_prior.participant import Tasks
 from tacit.learners.shared_prior.posterior_mixture import Priors
-from tacit.learners.shared_prior.silos.estimator import InsideSilos
 from tacit.linear.losses import loss_named
 from tacit.linear.single_task_fits import in_own_units
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms.products import WithGaussianNoise
+from tacit.silos.estimator import InsideSilos
 
 __all__ = ["Coordinator", "SharedPrior", "Tasks"]
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
-from tacit.learners.shared_prior.silos.moments import Moments, Sums, pooled, shrunk
 from tacit.linear.threads import isolated
+from tacit.silos.moments import Moments, Sums, pooled, shrunk
 
 POOLED_STEPS, SILO_STEPS = 20, 40  # of EM
 LEAST_VARIANCE = 0.02  # of y

@@ -18,16 +18,16 @@ from scipy.special import expit, logit, ndtr
 from tacit.arrays import FloatArray, IntArray
 from tacit.engine import Message, Public, Step
 from tacit.estimator import Home
-from tacit.learners.shared_prior.silos.coding import Coding
-from tacit.learners.shared_prior.silos.hierarchy import Hierarchy, from_moments, from_scores
-from tacit.learners.shared_prior.silos.moments import Moments, moments_of
-from tacit.learners.shared_prior.silos.silo_plan import CLIP, MOMENTS, SCORES, SiloPlan
 from tacit.linear.losses import Loss
 from tacit.linear.threads import isolated
 from tacit.privacy.isolation import products, require_alone
 from tacit.privacy.mechanisms import Blocks
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared, Release
+from tacit.silos.coding import Coding
+from tacit.silos.hierarchy import Hierarchy, from_moments, from_scores
+from tacit.silos.moments import Moments, moments_of
+from tacit.silos.silo_plan import CLIP, MOMENTS, SCORES, SiloPlan
 
 MOST_CERTAIN = 0.98
 """No class is taken to be rarer than 1% on average, whatever noise says."""

@@ -19,25 +19,6 @@ from tacit.engine.silo_rounds import run_silos, speaking
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, learner
 from tacit.estimator.public_models import PublicModels
-from tacit.learners.shared_prior.silos.coding import Coding, coding_of
-from tacit.learners.shared_prior.silos.halves import (
-    Coordinator,
-    SiloHalves,
-    SiloHome,
-    Silos,
-    learned,
-    residuals,
-)
-from tacit.learners.shared_prior.silos.hierarchy import Hierarchy
-from tacit.learners.shared_prior.silos.moments import moments_of
-from tacit.learners.shared_prior.silos.silo_models import home_models
-from tacit.learners.shared_prior.silos.silo_plan import (
-    MOMENTS,
-    SCORES,
-    SiloPlan,
-    blocks_for,
-    first_share,
-)
 from tacit.linear.losses import Loss
 from tacit.parameters import Count, Size
 from tacit.privacy.budget import Guarantee
@@ -51,6 +32,25 @@ from tacit.privacy.node_runs import (
 from tacit.privacy.people import beside_people, promised_to_people, warn_of_delta
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Release
+from tacit.silos.coding import Coding, coding_of
+from tacit.silos.halves import (
+    Coordinator,
+    SiloHalves,
+    SiloHome,
+    Silos,
+    learned,
+    residuals,
+)
+from tacit.silos.hierarchy import Hierarchy
+from tacit.silos.moments import moments_of
+from tacit.silos.silo_models import home_models
+from tacit.silos.silo_plan import (
+    MOMENTS,
+    SCORES,
+    SiloPlan,
+    blocks_for,
+    first_share,
+)
 from tacit.tasks import Schema, TaskSet
 from tacit.tasks.taskset import task_codes
 
