@@ -1,4 +1,4 @@
-"""Where the partitions are worked on: one after the other in this process, or on a Dask cluster.
+"""Where the partitions are worked on: a few at a time in this process, or on a Dask cluster.
 
 Both do the same three things, and give the same bits. A value may be a promise of one (Dask's
 futures): it is handed on, and only ``reduced`` waits for it.
@@ -6,9 +6,11 @@ futures): it is handed on, and only ``reduced`` waits for it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,7 +37,9 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class InThisProcess:
-    """One partition after the other, read again for every step: one is in memory at a time."""
+    """A partition a core, each read again for every step: no more of them are in memory."""
+
+    cores: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def held(self, read: Read, files: Sequence[Path]) -> list[Any]:
         """How to read it."""
@@ -45,7 +49,12 @@ class InThisProcess:
         self, work: Callable[..., Any], held: Sequence[Any], told: Any, *more: Sequence[Any]
     ) -> list[Any]:
         """In their order."""
-        return [work(read(), told, *rest) for read, *rest in zip(held, *more, strict=True)]
+
+        def done(read: Callable[[], Any], *rest: Any) -> Any:
+            return work(read(), told, *rest)
+
+        with ThreadPoolExecutor(self.cores) as pool:
+            return list(pool.map(done, held, *more))
 
     def reduced(self, work: Callable[[list[Any]], Any], found: Sequence[Any]) -> Any:
         """At once."""

@@ -223,6 +223,12 @@ def _or_nan(
 
 def spectra(stack: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues (b, k), none negative, and eigenvectors (b, k, k) of semi-definite matrices."""
+    try:
+        if np.isfinite(stack).all():
+            values, vectors = np.linalg.eigh(stack)
+            return np.maximum(values, 0.0), vectors
+    except np.linalg.LinAlgError:
+        pass  # of one of them: each by itself
     found = each_matrix(_values_and_vectors, stack)
     return np.maximum(found[:, 0], 0.0), found[:, 1:]
 

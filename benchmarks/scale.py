@@ -1,0 +1,176 @@
+"""Tasks in partitions, up to a million: time, memory, and how far from the floor.
+
+    python benchmarks/scale.py [--tasks 10000 100000] [--loop 300] [--cluster N]
+
+Tasks of 30 rows and 30 features around a shared mean lie in Parquet files of 5,000 tasks. A process
+of its own fits ``SharedPrior`` at ε = 1 from the files, of which no more than one a core is in
+memory; wall seconds, seconds of user CPU (a machine that others use tells less by its wall clock)
+and the peak of its memory are its own. ``--cluster N`` does the same on N local Dask workers.
+
+The floor is one pass over the files and one eigendecomposition a task, both measured in the same
+process; ``passes`` and ``eigendecompositions`` say how many we need. Beside it what somebody would
+use instead: scikit-learn's RidgeCV, task by task, on the first ``--loop`` tasks, scaled up; and of
+both the mean squared distance of coefficients from the true ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+from sklearn.linear_model import RidgeCV
+
+from tacit import Budget, SharedPrior
+from tacit.arrays import FloatArray
+from tacit.cluster import connected, fit_partitions
+from tacit.cluster.fitting import MODELS
+from tacit.linear.threads import isolated
+
+ROWS, FEATURES, IN_FILE = 30, 30, 5_000
+NAMES = [f"x{j}" for j in range(FEATURES)]
+RANGES = dict.fromkeys((*NAMES, "target"), (-1, 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, nargs="+", default=[10_000])
+    parser.add_argument("--loop", type=int, default=300)
+    parser.add_argument("--cluster", type=int, default=0)
+    parser.add_argument("--fit", type=Path, help="only the fit, of the files in this folder")
+    asked = parser.parse_args()
+    if asked.fit is not None:
+        print(json.dumps(fitted(asked.fit, asked.cluster)))
+        return
+    for m in asked.tasks:
+        with tempfile.TemporaryDirectory() as place:
+            print(json.dumps(measured(Path(place), m, asked.loop, asked.cluster)), flush=True)
+
+
+def measured(place: Path, m: int, loop: int, cluster: int) -> dict[str, Any]:
+    """One line: a process that fits, and the loop beside it."""
+    for number, start in enumerate(range(0, m, IN_FILE)):
+        write(place / f"part-{number:05}.parquet", number, min(IN_FILE, m - start))
+    command = [sys.executable, __file__, "--fit", str(place), "--cluster", str(cluster)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    first = polars.read_parquet(place / "part-00000.parquet")
+    loop = min(loop, m, IN_FILE)
+    start = time.perf_counter(), time.process_time()
+    theirs = [ridge(first[i * ROWS : (i + 1) * ROWS]) for i in range(loop)]
+    wall, user = time.perf_counter() - start[0], time.process_time() - start[1]
+    ours = polars.read_parquet(place / MODELS / "part-00000.parquet").sort("task")
+    truth = true_models(0, IN_FILE)
+    return {
+        "tasks": m,
+        "workers": cluster or "in process",
+        **found,
+        "microseconds_of_user_cpu_a_task": round(found["user_seconds"] / m * 1e6),
+        "error": distance(ours.select(NAMES).to_numpy()[:loop], truth),
+        "ridgecv_seconds": round(wall / loop * m, 1),
+        "ridgecv_user_seconds": round(user / loop * m, 1),
+        "ridgecv_error": distance(np.array(theirs), truth),
+    }
+
+
+def true_models(number: int, tasks: int) -> FloatArray:
+    """(tasks, FEATURES): those of one file."""
+    mean = np.random.default_rng(7).normal(size=FEATURES) / 30
+    own = np.random.default_rng([number, 0]).normal(size=(tasks, FEATURES)) / 60
+    return np.asarray(mean + own)
+
+
+def write(file: Path, number: int, tasks: int) -> None:
+    """One file of tasks."""
+    rng = np.random.default_rng([number, 1])
+    X = rng.uniform(-1, 1, size=(tasks * ROWS, FEATURES))
+    W = np.repeat(true_models(number, tasks), ROWS, axis=0)
+    y = np.clip(np.einsum("nd,nd->n", X, W) + 0.1 * rng.normal(size=len(X)), -1, 1)
+    labels = np.repeat(np.arange(tasks) + number * IN_FILE, ROWS)
+    frame = polars.DataFrame(X, schema=NAMES)
+    frame.with_columns(target=y, task=labels).write_parquet(file, compression="uncompressed")
+
+
+def ridge(rows: Any) -> FloatArray:
+    """The coefficients of one task, by scikit-learn."""
+    model = RidgeCV(alphas=10.0 ** np.arange(-3, 4))
+    return np.asarray(model.fit(rows.select(NAMES).to_numpy(), rows["target"].to_numpy()).coef_)
+
+
+def distance(found: FloatArray, truth: FloatArray) -> float:
+    """Mean squared, in units of the tasks' own deviations."""
+    return round(float(np.mean((found - truth[: len(found)]) ** 2)) * 60**2, 4)
+
+
+# --- in a process of its own ---------------------------------------------------------------------
+
+
+def fitted(place: Path, cluster: int) -> dict[str, Any]:
+    """What the fit took, and of what it is made."""
+    counted = _counting_eigh()
+    model = SharedPrior(budget=Budget(1.0, delta=1e-8), ranges=RANGES)
+    start, before = time.perf_counter(), _user_seconds()
+    with connected("local", cluster) if cluster else nullcontext() as workers:
+        fit_partitions(
+            model, place / "*.parquet", place, task="task", target="target", workers=workers
+        )
+        wall = time.perf_counter() - start
+    user, peak = _user_seconds() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tasks = len(polars.scan_parquet(place / MODELS / "*.parquet").select("task").collect())
+    return {
+        "seconds": round(wall, 1),
+        "user_seconds": round(user, 1),
+        "peak_gib": round(peak / 2**20, 2),
+        "passes": 2 + len(model.history_),
+        "eigendecompositions": "on workers" if cluster else round(sum(counted) / tasks, 1),
+        **floor(place, tasks),
+    }
+
+
+def floor(place: Path, tasks: int) -> dict[str, float]:
+    """User CPU of one pass over the files, and of one eigendecomposition a task."""
+    start = _user_seconds()
+    for file in sorted(place.glob("*.parquet")):
+        polars.read_parquet(file)
+    read = _user_seconds() - start
+    X = np.random.default_rng(0).normal(size=(2_000, ROWS, FEATURES + 1))
+    with isolated():
+        G, start = X.transpose(0, 2, 1) @ X, _user_seconds()
+        np.linalg.eigh(G)
+    each = (_user_seconds() - start) / len(X)
+    return {
+        "one_pass_user_seconds": round(read, 2),
+        "one_each_user_seconds": round(each * tasks, 1),
+    }
+
+
+def _counting_eigh() -> list[int]:
+    counted: list[int] = []
+    eigh = np.linalg.eigh
+
+    def counting(stack: Any, *more: Any) -> Any:
+        if np.ndim(stack) == 3:
+            counted.append(len(stack))
+        return eigh(stack, *more)
+
+    np.linalg.eigh = counting
+    return counted
+
+
+def _user_seconds() -> float:
+    """Of this process and of those that it started and that ended."""
+    kinds = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    return sum(resource.getrusage(kind).ru_utime for kind in kinds)
+
+
+if __name__ == "__main__":
+    main()
