@@ -163,6 +163,20 @@ FLOWS = {
         [("GridSearchCV, cross_validate", "metadata routing carries task", PLAIN)],
         [("SharedPrior.fit(X, y, task=...)", "clones share one ledger: a search adds up", OURS)],
     ),
+    "scale": flow(
+        [
+            ("part-0.parquet", "whole tasks", "private"),
+            ("part-1.parquet", "whole tasks", "private"),
+            ("part-2.parquet", "whole tasks", "private"),
+        ],
+        [
+            ("a worker", "clip, cut, add whole numbers", "private"),
+            ("a worker", "clip, cut, add whole numbers", "private"),
+            ("a worker", "clip, cut, add whole numbers", "private"),
+        ],
+        [("the door", "the sum, and noise drawn once", "us")],
+        [("what is shared", "each worker makes its tasks' models", "us")],
+    ),
     "data": flow(
         [("public sources", "UCI, MALSAR, NIST, LEAF", PLAIN)],
         [("converted once", "arrays without pickles, SHA-256", OURS)],

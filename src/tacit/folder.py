@@ -21,8 +21,9 @@ from tacit.json_converter import from_json, to_json
 
 MODEL, CERTIFICATE, SEAL = "model.safetensors", "certificate.json", "seal.json"
 LEDGER, RUN, LOCAL = "ledger.sqlite", "run.json", "local.json"
+MODELS = "models"  # a folder: the tasks' own, where they are too many for one file
 PUBLIC_PAGE, LOCAL_PAGE, TASK_PAGE = "report.html", "report.local.html", "model.html"
-TRUSTED = (f"*{LEDGER}*", "*.signing", RUN, LOCAL, LOCAL_PAGE)
+TRUSTED = (f"*{LEDGER}*", "*.signing", RUN, LOCAL, LOCAL_PAGE, MODELS)
 """What belongs to the trusted side alone, and never into what a task receives."""
 
 LARGEST = 1e150

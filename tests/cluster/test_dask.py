@@ -68,3 +68,9 @@ def test_an_error_of_a_worker_is_told_here(
     model = SharedPrior(budget=Budget(2.0), ranges=DATA.ranges)
     with pytest.raises(InvalidInput, match="part-"):
         fit_partitions(model, pattern, tmp_path / "out", **COLUMNS, workers=cluster)
+
+
+def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.cluster.workers.CONNECT_SECONDS", 1)
+    with pytest.raises(InvalidInput, match=r"tcp://127\.0\.0\.1:1"), connected("tcp://127.0.0.1:1"):
+        pass

@@ -64,14 +64,13 @@ def test_classes_are_those_declared(
     model = made(SharedPrior, loss="logistic", ranges=ranges)
     parted = fit_partitions(model, write(3, frame), tmp_path / "out", **COLUMNS)
     require_same(one, parted, tmp_path / "out")
-    bare = {name: said for name, said in ranges.items() if name != "target"}
+
+
+def test_classes_that_nobody_declared_are_not_looked_for(write: Write, tmp_path: Path) -> None:
+    pattern = write(2, FRAME.with_columns(score=polars.col("score") > 0))
+    model = made(SharedPrior, loss="logistic", ranges=None)
     with pytest.raises(InvalidInput, match="declare the classes"):
-        fit_partitions(
-            made(SharedPrior, loss="logistic", ranges=bare),
-            str(tmp_path / "in_3" / "*.parquet"),
-            tmp_path / "other",
-            **COLUMNS,
-        )
+        fit_partitions(model, pattern, tmp_path / "out", **COLUMNS)
 
 
 def test_simulated_noise_too_is_the_same_for_any_division(write: Write, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tacit import files
 from tacit.errors import InvalidInput
-from tacit.tasks.table_files import folder_files
+from tacit.tasks.table_files import files_of
 
 
 def ledger_key(ledger: Path) -> bytes:
@@ -33,12 +33,12 @@ def ledger_key(ledger: Path) -> bytes:
 
 
 def fingerprint(key: bytes, run: str, table: Path) -> str:
-    """The keyed fingerprint of a file, in hex; of a folder, of its files and their names."""
-    if table.is_dir():
-        each = [file.name.encode() + b"\0" + _digest(file) for file in folder_files(table)]
-        digest = hashlib.sha256(b"".join(each)).digest()
-    else:
+    """The keyed fingerprint of a file, in hex; of several, of them and their names."""
+    if table.is_file():
         digest = _digest(table)
+    else:
+        each = [file.name.encode() + b"\0" + _digest(file) for file in files_of(table)]
+        digest = hashlib.sha256(b"".join(each)).digest()
     return hmac.new(key, run.encode() + b"\0" + digest, "sha256").hexdigest()
 
 

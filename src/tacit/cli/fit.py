@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -110,6 +109,13 @@ def fit(
     seed: Annotated[
         int | None, typer.Option(min=0, help="Of simulated noise and of the split.")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="TABLE is a folder of Parquet files, or a quoted pattern of them, each task whole "
+            "in one: learn on the Dask cluster at this address, or local, or in-process."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn one model per task from a table, under a privacy budget.
@@ -120,6 +126,7 @@ def fit(
     """
     from tacit.cli.fit_input import FitRequest
     from tacit.cli.fit_run import RecordingTerms, run_fit
+    from tacit.cli.places import dataset_place
     from tacit.cli.undeclared import ColumnOptions
     from tacit.tasks.table_files import Written
 
@@ -135,7 +142,7 @@ def fit(
             learner=learner,
             loss=loss,
             ledger=ledger,
-            dataset=os.path.basename(os.path.realpath(table)) if dataset is None else dataset,
+            dataset=dataset_place(table).name if dataset is None else dataset,
             holdout=holdout,
             noise=noise,
             seed=seed,
@@ -144,6 +151,7 @@ def fit(
             person=person,
             columns=ColumnOptions(*(tuple(said or ()) for said in (range_, categories, ignore))),
             written=Written(separator, decimal, query, sheet, task),
+            cluster=cluster,
         ),
         RecordingTerms(cap, cap_delta, tuple(attest or ()), signing_key),
         curve=curve,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from tacit.rounding import rounded_up
 from tacit.tasks import Schema, TaskSet, task_codes
 from tacit.tasks.table_files import FileTable, Written, read_file
 from tacit.tasks.tables import require_column
+
+if TYPE_CHECKING:
+    from tacit.cluster.fitting import Partitions
 
 SMALL_DELTA = 0.1
 """δ · m above this: some unit may leak with a probability worth a warning."""
@@ -52,6 +55,7 @@ class FitRequest:
     person: str | None = None  # the column that names whose row it is
     columns: ColumnOptions = field(default_factory=ColumnOptions)
     written: Written = field(default_factory=Written)
+    cluster: str | None = None  # where partitions are worked on; None: the table is one
 
     @property
     def budget(self) -> Budget:
@@ -62,8 +66,9 @@ class FitRequest:
     @property
     def kept_back(self) -> float:
         """The share of rows for scores at home. None where people have several rows: which rows are
-        drawn would follow from how many somebody has, and so would what others contribute."""
-        return self.holdout if self.person is None else 0.0
+        drawn would follow from how many somebody has, and so would what others contribute; nor of
+        partitions, whose rows are nowhere together."""
+        return self.holdout if self.person is None and self.cluster is None else 0.0
 
     def require_sound(self) -> None:
         """Refuse what can be refused before anything is read."""
@@ -80,6 +85,8 @@ class FitRequest:
     def _require_known_unit(self) -> None:
         if self.protect not in PROTECTED:
             raise InvalidInput(f"--protect is {self.protect!r}; expected task or person")
+        if self.cluster is not None and self.protect != "task":
+            raise InvalidInput("--cluster learns under --protect task only")
         if self.protect == "task":
             if self.person is not None:
                 raise InvalidInput("--person goes with --protect person")
@@ -105,6 +112,7 @@ class FitData:
     dropped: int  # rows that were left out, as declared
     person: Array | None = None  # (N,), whose each row of the table is
     notes: tuple[str, ...] = ()  # what was guessed about the file
+    partitions: Partitions | None = None  # where the rows are, if ``tasks`` has names alone
 
     @property
     def units(self) -> int:
@@ -125,19 +133,24 @@ class FitData:
 def read_data(request: FitRequest) -> FitData:
     """The table as declared; every error names the file, the column and the row."""
     table = read_file(request.table, request.written)
+    schema = declared_schema(request, table)
+    loss = chosen_loss(request.loss, schema)
+    tasks = tasks_of(table, request, schema)
+    name = AUTOMATIC if request.learner == "auto" else request.learner
+    dropped = table.frame.height - tasks.n_rows
+    people = _people(table.frame, request)
+    return FitData(schema, loss, tasks, name, dropped, people, notes=table.notes)
+
+
+def declared_schema(request: FitRequest, table: FileTable) -> Schema:
+    """How the columns of the table are to be read."""
     names = table.frame.columns
     roles = {"task": request.task, "target": request.target, "person": request.person}
     for role, name in roles.items():
         if name is not None:
             require_column(name, names, role)
     declared = _declarations(request, table)
-    schema = declared.schema(names, request.task, request.target, request.person)
-    loss = chosen_loss(request.loss, schema)
-    tasks = _tasks(table, request, schema)
-    name = AUTOMATIC if request.learner == "auto" else request.learner
-    dropped = table.frame.height - tasks.n_rows
-    people = _people(table.frame, request)
-    return FitData(schema, loss, tasks, name, dropped, people, notes=table.notes)
+    return declared.schema(names, request.task, request.target, request.person)
 
 
 def _declarations(request: FitRequest, table: FileTable) -> Declarations:
@@ -156,7 +169,7 @@ def _people(frame: Any, request: FitRequest) -> Array | None:
     return np.arange(frame.height) if request.person is None else task_texts(frame[request.person])
 
 
-def _tasks(table: FileTable, request: FitRequest, schema: Schema) -> TaskSet:
+def tasks_of(table: FileTable, request: FitRequest, schema: Schema) -> TaskSet:
     """The rows as tasks; or everything that is wrong with them, at once."""
     frame = table.frame
     try:

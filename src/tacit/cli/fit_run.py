@@ -21,9 +21,10 @@ from tacit.cli.fit_outputs import (
     text_of,
     write_outputs,
 )
+from tacit.cli.fit_partitions import cluster_workers, read_partitions
 from tacit.cli.learner_choice import LEARNERS, learner_class
 from tacit.cli.output import say, warn
-from tacit.cli.places import ledger_beside, require_place
+from tacit.cli.places import dataset_place, ledger_beside, require_place
 from tacit.cli.progress import progress_bar
 from tacit.errors import InvalidInput, TacitError
 from tacit.folder import RunState
@@ -33,6 +34,7 @@ from tacit.privacy.signing import Signer, signer_for
 from tacit.tasks import TaskSet
 
 if TYPE_CHECKING:
+    from tacit.cluster.workers import Workers
     from tacit.estimator import MultiTaskEstimator
     from tacit.privacy.ledger import Ledger
 
@@ -64,20 +66,28 @@ def run_fit(
     terms.lifetime(request.budget)
     signer_for(None, terms.signing_key)  # one that cannot be read stops before anything is spent
     _require_folder(request.out)
-    with folder.held(request.out):
-        found, guarantee = _run(request, terms, curve=curve, resume=resume, as_json=as_json)
+    with folder.held(request.out), cluster_workers(request) as workers:
+        found, guarantee = _run(
+            request, terms, workers, curve=curve, resume=resume, as_json=as_json
+        )
     say(found, text_of(found, guarantee), as_json=as_json)
 
 
 def _run(
-    request: FitRequest, terms: RecordingTerms, *, curve: bool, resume: bool, as_json: bool
+    request: FitRequest,
+    terms: RecordingTerms,
+    workers: Workers | None,
+    *,
+    curve: bool,
+    resume: bool,
+    as_json: bool,
 ) -> tuple[dict[str, Any], str]:
     """What came of it, and the guarantee in words; nobody else writes into the folder."""
     before = _state_before(request.out, resume)
     file = _ledger_file(request)
     if not as_json:
         print(f"Ledger: {file}, data set {request.dataset!r}", flush=True)
-    data = read_data(request)
+    data = read_data(request) if workers is None else read_partitions(request, workers)
     warnings = warnings_for(request, data)
     warn(warnings)
     state, ledger, signer = _opened(request, terms, file, data, before)
@@ -122,7 +132,7 @@ def _state_before(out: Path, resume: bool) -> RunState | None:
 
 def _ledger_file(request: FitRequest) -> Path:
     """The ledger that was named, or the one beside the table; refused where none can be kept."""
-    file = request.ledger or ledger_beside(Path(os.path.realpath(request.table)))
+    file = request.ledger or ledger_beside(dataset_place(request.table))
     require_place(file)
     return file.absolute()
 
@@ -229,6 +239,8 @@ def _fitted(
 
     try:
         with progress_bar("learning", spent) as report:
+            if data.partitions is not None:
+                return data.partitions.fit(model, request.out, report)
             model.fit_tasks(training, data.schema, progress=report, **named)
             return model
     except TacitError:

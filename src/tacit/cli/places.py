@@ -31,6 +31,16 @@ def ledger_beside(table: Path) -> Path:
     return table.with_name(table.name + ENDING)
 
 
+def dataset_place(table: Path) -> Path:
+    """The table itself, wherever links lead; of a pattern of files, their folder.
+
+    >>> dataset_place(Path("/data/*.parquet")).as_posix()
+    '/data'
+    """
+    named = table.parent if any(mark in table.name for mark in "*?[") else table
+    return Path(os.path.realpath(named))
+
+
 def require_place(ledger: Path) -> None:
     """Refuse a place where a ledger cannot be kept; the error says how to name another."""
     home = ledger.absolute().parent

@@ -16,6 +16,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +27,15 @@ from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.estimator.contract import require_moderate
 from tacit.files import make, replace_file
+from tacit.folder import MODELS
 from tacit.linear.losses import loss_named
 from tacit.linear.threads import isolated
 from tacit.tasks import Schema, TaskSet, as_schema, canonical_label, read_table
+from tacit.tasks.table_files import files_of
 from tacit.tasks.tables import require_column
 
-MODELS, INTERCEPT = "models", "(intercept)"
+INTERCEPT = "(intercept)"
+"""The column of the models' files that is no feature's."""
 
 
 def fit_partitions(
@@ -57,7 +61,8 @@ def fit_partitions(
     features = [name for name in names if name not in (task, target)]
     schema = as_schema(getattr(model, "ranges", None), features)
     read = partial(_tasks, task=task, target=target, schema=schema)
-    return fit_files(model, found, Path(out), read, schema, task, workers, progress)
+    parted = Partitions.of(found, read, schema, task, workers or InThisProcess())
+    return parted.fit(model, Path(out), progress)
 
 
 def partitions(files: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -66,11 +71,8 @@ def partitions(files: str | Path | Sequence[str | Path]) -> list[Path]:
     >>> partitions(["b.parquet", "a.parquet"])
     [PosixPath('a.parquet'), PosixPath('b.parquet')]
     """
-    if not isinstance(files, str | Path):
-        found = sorted(Path(file) for file in files)
-    else:
-        pattern = Path(files)
-        found = sorted(Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor))))
+    one = isinstance(files, str | Path)
+    found = files_of(Path(files)) if one else sorted(map(Path, files))  # type: ignore[arg-type] # mypy forgets one
     if not found:
         raise InvalidInput(f"no file is called {str(files)!r}; expected those of a data set")
     name, count = Counter(file.stem for file in found).most_common(1)[0]
@@ -79,35 +81,52 @@ def partitions(files: str | Path | Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def fit_files(
-    model: MultiTaskEstimator,
-    files: Sequence[Path],
-    out: Path,
-    read: Read,
-    schema: Schema,
-    task: str,
-    workers: Workers | None = None,
-    progress: Progress = None,
-) -> MultiTaskEstimator:
-    """The same, of files that ``read`` makes tasks of."""
-    _require_parted(model, schema)
-    there = workers or InThisProcess()
-    held = there.held(read, files)
-    labels: list[tuple[Hashable, ...]] = there.reduced(list, there.each(labels_of, held, None))
-    require_whole(dict(zip(files, labels, strict=True)))
-    everybody = [label for part in labels for label in part]
-    learning, nobody = Learning.of(model, schema), TaskSet.without_rows(everybody, schema)
-    engine = OverPartitions(there, held, [*map(len, labels)], learning, learning.home(nobody))
-    model._engine = engine
-    try:
-        model.fit_tasks(nobody, schema, progress=progress)
-    finally:
-        model._engine = None
-    make(out / MODELS, 0o700)
-    made = Made(learning, model.shared_, task)
-    places = [out / MODELS / f"{file.stem}.parquet" for file in files]
-    there.reduced(list, there.each(write_models, held, made, places))
-    return model
+@dataclass(frozen=True)
+class Partitions:
+    """The files of a data set, read once and found sound."""
+
+    files: Sequence[Path]
+    schema: Schema
+    task: str  # the column that names it
+    workers: Workers
+    held: Sequence[Any]  # by the workers
+    labels: Sequence[tuple[Hashable, ...]]  # of each file
+
+    @classmethod
+    def of(
+        cls, files: Sequence[Path], read: Read, schema: Schema, task: str, workers: Workers
+    ) -> Partitions:
+        """Of files that ``read`` makes tasks of; InvalidInput if a task is in two."""
+        if schema.from_data or schema.open_columns.any():
+            raise InvalidInput("declare the ranges: files apart from each other cannot find them")
+        held = workers.held(read, files)
+        labels = workers.reduced(list, workers.each(labels_of, held, None))
+        require_whole(dict(zip(files, labels, strict=True)))
+        return cls(files, schema, task, workers, held, labels)
+
+    def without_rows(self) -> TaskSet:
+        """All tasks by name."""
+        return TaskSet.without_rows([each for part in self.labels for each in part], self.schema)
+
+    def fit(
+        self, model: MultiTaskEstimator, out: Path, progress: Progress = None
+    ) -> MultiTaskEstimator:
+        """The rounds of the learner, and then the models, into out/models/."""
+        _require_parted(model, self.schema)
+        learning, nobody = Learning.of(model, self.schema), self.without_rows()
+        sizes = [len(part) for part in self.labels]
+        home = learning.home(nobody)
+        model._engine = OverPartitions(self.workers, self.held, sizes, learning, home)
+        try:
+            model.fit_tasks(nobody, self.schema, progress=progress)
+        finally:
+            model._engine = None
+        make(out / MODELS, 0o700)
+        made = Made(learning, model.shared_, self.task)
+        places = [out / MODELS / f"{file.stem}.parquet" for file in self.files]
+        written = self.workers.each(write_models, self.held, made, places)
+        self.workers.reduced(list, written)
+        return model
 
 
 def labels_of(tasks: TaskSet, _: None) -> tuple[Hashable, ...]:
@@ -136,8 +155,6 @@ def _require_parted(model: MultiTaskEstimator, schema: Schema) -> None:
         raise InvalidInput(f"{name} in partitions needs a budget: its twin needs all rows at once")
     if model._engines != "rounds":
         raise InvalidInput(f"{name} with these parameters runs in one process only")
-    if schema.from_data or schema.open_columns.any():
-        raise InvalidInput("declare the ranges: partitions are read with declared ones, or none")
     if loss_named(model.loss).targets_are_classes and schema.classes is None:
         raise InvalidInput("declare the classes as ranges={'target': [...]}: no file shows all")
 

@@ -92,7 +92,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-LOCAL = "local"
+LOCAL, CONNECT_SECONDS = "local", 10
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[OnCluster]:
         raise InvalidInput("a cluster needs: pip install 'tacit[cluster]'") from None
     if address != LOCAL:
         try:
-            client = Client(address)
+            client = Client(address, timeout=CONNECT_SECONDS)
         except (OSError, ValueError) as error:
             raise InvalidInput(f"no scheduler answers at {address!r}: {error}") from None
         with client:

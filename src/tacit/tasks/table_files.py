@@ -233,6 +233,13 @@ def _folder(path: Path, how: Written) -> FileTable:
     return FileTable(whole, tables[0].decimal, tuple(notes)[:1])
 
 
+def files_of(table: Path) -> list[Path]:
+    """The tables of a folder, or those that a pattern such as data/*.parquet names, by name."""
+    if table.is_dir():
+        return folder_files(table)
+    return sorted(table.parent.glob(table.name))
+
+
 def folder_files(path: Path) -> list[Path]:
     """The tables in a folder, by name; not what begins with a point, nor databases."""
     known = (*TEXT, ".parquet", *EXCEL)
