@@ -110,6 +110,19 @@ def test_a_few_directions_are_found() -> None:
     assert score(SharedPrior(budget=Budget(3.0), ranges=_ranges(data)), data) < 0.7 * alone
 
 
+def test_without_an_intercept_noise_gives_none() -> None:
+    rng = np.random.default_rng(2)
+    data = low_rank_tasks(200, rows=10, n_features=10, rank=2, test_rows=20, rng=rng)
+    model = SharedPrior(
+        budget=Budget(0.5), ranges=_ranges(data), fit_intercept=False, noise="simulated",
+        random_state=0,
+    )  # fmt: skip
+    assert score(model, data) <= 1.02 * score(SingleTask(fit_intercept=False), data)
+    assert (model.intercept_ == 0).all()
+    unknown = model.predict(np.zeros((1, 10)), task=["?"], unknown="shared")
+    np.testing.assert_allclose(unknown, 0.0, atol=1e-12)
+
+
 def test_features_that_no_task_uses_are_found() -> None:
     rng = np.random.default_rng(1)
     data = group_sparse_tasks(150, rows=12, n_features=12, active=3, test_rows=20, rng=rng)

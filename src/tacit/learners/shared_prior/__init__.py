@@ -36,13 +36,18 @@ class BetweenTasks(PrivateLearner):
         return Tasks(home)
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
-        return solve_at_home(home, shared)
+        return self._allowed(solve_at_home(home, shared))
 
     def _shared_model(self, shared: Message) -> FloatArray:
         values = values_of(shared)
         target, features = float(values["target_scale"]), values["feature_scale"]
         units = units_of(loss_named(self.loss), target, features)
-        return np.asarray(values["means"][0] * units)
+        return self._allowed(np.asarray(values["means"][0] * units))
+
+    def _allowed(self, models: FloatArray) -> FloatArray:
+        """Without the intercept that noise gave to the shared mean, where there is to be none."""
+        last = np.arange(models.shape[-1]) == models.shape[-1] - 1
+        return models if self.fit_intercept else np.where(last, 0.0, models)
 
 
 @learner
