@@ -229,7 +229,9 @@ def certificate_problems(certificate: Mapping[str, Any]) -> Iterator[str]:
     yield from _unsaid(guarantee, certificate["accounts"])
     for account in certificate["accounts"]:
         yield from _account_problems(guarantee, certificate, account)
-    if not any(part["this"] for account in certificate["accounts"] for part in account["runs"]):
+    if certificate["steps"] and not any(
+        part["this"] for account in certificate["accounts"] for part in account["runs"]
+    ):
         yield "it does not say which of its runs it is about"
     most = max(len(account["runs"]) for account in certificate["accounts"])
     if guarantee.runs != most:

@@ -9,12 +9,13 @@ from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Unprotected
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.estimator.open_scale import in_shared_units, units_of
+from tacit.learners.shared_prior.apart import APART, NothingShared, must_stay_apart
 from tacit.learners.shared_prior.coordinator import Coordinator
 from tacit.learners.shared_prior.lessons import values_of
 from tacit.learners.shared_prior.participant import Tasks
 from tacit.learners.shared_prior.posterior_mixture import Priors
 from tacit.linear.losses import loss_named
-from tacit.linear.single_task_fits import in_own_units
+from tacit.linear.single_task_fits import best_alone, in_own_units
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms.products import WithGaussianNoise
 from tacit.silos.estimator import InsideSilos
@@ -29,16 +30,20 @@ class BetweenTasks(PrivateLearner):
     def _open(self, home: Home) -> Message:
         return open_prior(Tasks(home))
 
-    def _coordinator(self, facts: Facts) -> Coordinator:
-        return Coordinator.planned(facts)
+    def _coordinator(self, facts: Facts) -> Coordinator | NothingShared:
+        return NothingShared() if must_stay_apart(facts) else Coordinator.planned(facts)
 
     def _participant(self, home: Home, facts: Facts) -> Tasks:
         return Tasks(home)
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
+        if APART in shared:
+            return self._allowed(best_alone(home.problems, home.loss))
         return self._allowed(solve_at_home(home, shared))
 
     def _shared_model(self, shared: Message) -> FloatArray:
+        if APART in shared:
+            return np.zeros(len(self._schema.feature_names_out) + 1)
         values = values_of(shared)
         target, features = float(values["target_scale"]), values["feature_scale"]
         units = units_of(loss_named(self.loss), target, features)
