@@ -17,7 +17,6 @@ from tacit._version import __version__
 if TYPE_CHECKING:
     from tacit.encoders.linear_encoder import TaskAwareEncoder
     from tacit.learners.async_proximal.estimator import AsyncProximal
-    from tacit.learners.averaged_model import AveragedModel
     from tacit.learners.mean_regularized import MeanRegularized
     from tacit.learners.model_protected import (
         Decomposed,
@@ -25,10 +24,11 @@ if TYPE_CHECKING:
         LowRank,
         ModelProtected,
     )
+    from tacit.learners.model_protected.averaged_model import AveragedModel
+    from tacit.learners.model_protected.task_relationship import TaskRelationship
     from tacit.learners.pooled import Pooled
     from tacit.learners.shared_prior import SharedPrior
     from tacit.learners.single_task import SingleTask
-    from tacit.learners.task_relationship import TaskRelationship
     from tacit.privacy.budget import Budget, Guarantee
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.release import Declared, Release
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AsyncProximal": "tacit.learners.async_proximal.estimator",
-    "AveragedModel": "tacit.learners.averaged_model",
+    "AveragedModel": "tacit.learners.model_protected.averaged_model",
     "Budget": "tacit.privacy.budget",
     "Column": "tacit.tasks",
     "Declared": "tacit.privacy.release",
@@ -52,7 +52,7 @@ _HOME = {
     "SharedPrior": "tacit.learners.shared_prior",
     "SingleTask": "tacit.learners.single_task",
     "TaskAwareEncoder": "tacit.encoders.linear_encoder",
-    "TaskRelationship": "tacit.learners.task_relationship",
+    "TaskRelationship": "tacit.learners.model_protected.task_relationship",
     "TaskSet": "tacit.tasks",
 }
 

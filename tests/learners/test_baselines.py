@@ -13,8 +13,8 @@ from tacit.arrays import FloatArray
 from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 from tacit.errors import InvalidInput
-from tacit.learners.output_perturbation import OutputPerturbation, example_budget
-from tacit.learners.task_relationship import AUTO_PENALTY, LEAST_RELATION, relations
+from tacit.learners.model_protected.output_perturbation import OutputPerturbation, example_budget
+from tacit.learners.model_protected.task_relationship import AUTO_PENALTY, LEAST_RELATION, relations
 from tacit.metrics import nmse
 from tacit.privacy.accounting import gaussian_delta, kov_epsilon
 from tacit.privacy.mechanisms import EachRow, GaussianSum

@@ -14,11 +14,11 @@ import numpy as np
 from tacit.arrays import BoolArray, FloatArray
 from tacit.audits.cases import Asked, Audit, Case
 from tacit.audits.replays import Data, Pair, Recorder, Seen, fitted, pair_cases, spent_claim
-from tacit.learners.averaged_model import AveragedModel
 from tacit.learners.mean_regularized import MeanRegularized
 from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
+from tacit.learners.model_protected.averaged_model import AveragedModel
+from tacit.learners.model_protected.task_relationship import TaskRelationship
 from tacit.learners.shared_prior import SharedPrior
-from tacit.learners.task_relationship import TaskRelationship
 from tacit.privacy.auditing import AuditResult, audit_one_run
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import new_run

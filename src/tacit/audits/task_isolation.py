@@ -29,11 +29,11 @@ from tacit.audits.cases import Asked, Audit, Case, task_claim
 from tacit.audits.replays import Recorder
 from tacit.engine import Facts, Step
 from tacit.estimator import Home
-from tacit.learners.averaged_model import AveragedModel
 from tacit.learners.mean_regularized import Curator, MeanRegularized, Tasks
 from tacit.learners.model_protected import Decomposed, GroupSparse, LowRank
+from tacit.learners.model_protected.averaged_model import AveragedModel
+from tacit.learners.model_protected.task_relationship import TaskRelationship
 from tacit.learners.shared_prior import SharedPrior
-from tacit.learners.task_relationship import TaskRelationship
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss, Squared
 from tacit.linear.model_averaging import default_penalty

@@ -25,10 +25,10 @@ from tacit.experiments.protocol_s1 import (
     strategies,
     unit_rows,
 )
-from tacit.learners.averaged_model import AveragedModel
 from tacit.learners.model_protected import GroupSparse, LowRank
+from tacit.learners.model_protected.averaged_model import AveragedModel
+from tacit.learners.model_protected.task_relationship import TaskRelationship
 from tacit.learners.single_task import SingleTask
-from tacit.learners.task_relationship import TaskRelationship
 from tacit.linear.losses import LossName
 from tacit.privacy.budget import Budget
 

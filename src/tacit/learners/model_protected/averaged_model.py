@@ -40,7 +40,7 @@ from tacit.arrays import FloatArray
 from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
-from tacit.learners.output_perturbation import (
+from tacit.learners.model_protected.output_perturbation import (
     MEASURED,
     OutputPerturbation,
     example_budget,

@@ -58,7 +58,7 @@ from tacit.engine import Facts, Message, Public, Step, Unprotected
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.learners.model_protected.covariance_schedule import published_amounts
-from tacit.learners.output_perturbation import (
+from tacit.learners.model_protected.output_perturbation import (
     MEASURED,
     OutputPerturbation,
     example_budget,
