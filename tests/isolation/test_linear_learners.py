@@ -27,15 +27,10 @@ from tacit.audits.cases import Settings
 from tacit.engine import Message, Outcome, Step, run_rounds
 from tacit.errors import InvalidInput, IsolationError
 from tacit.estimator import Home, contract
-from tacit.learners import (
-    averaged_model,
-    mean_regularized,
-    shared_prior,
-    task_relationship,
-)
+from tacit.learners import mean_regularized, shared_prior
 from tacit.learners.mean_regularized import participant
 from tacit.learners.mean_regularized.algorithm_1 import TaskLearners
-from tacit.learners.model_protected import estimators
+from tacit.learners.model_protected import averaged_model, estimators, task_relationship
 from tacit.learners.model_protected.framework import OpenTasks
 from tacit.linear import problems, proximal, smooth
 from tacit.linear.losses import Squared
