@@ -117,7 +117,7 @@ def by_round(
         return
     model = _published(clients, method, None, clip, rounds, seed, multiplier=z, watch=clients.train)
     lines = model.private_history_
-    for line in lines[:: max(1, rounds // 10)] + lines[-1:]:
+    for line in lines[:: max(1, rounds // 5)] + lines[-1:]:
         yield Point(method, line["round"], line["loss"], losses)
         for curve, sampler in (("claimed", Poisson(SHARE)), ("what holds", Fixed(cohort))):
             found = epsilon_after(sampler, m, z, int(line["round"]), delta, "zero-out")
