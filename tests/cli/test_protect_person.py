@@ -47,12 +47,15 @@ def visits(tmp_path: Path) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("learner", "named"), [("auto", "shared"), ("mean", "mean")])
 def test_people_are_protected_from_the_table_to_the_verdict(
-    visits: tuple[str, ...], command: Command, tmp_path: Path
+    learner: str, named: str, visits: tuple[str, ...], command: Command, tmp_path: Path
 ) -> None:
-    done = command(*visits, "--protect", "person", "--person", "patient", "--json")
+    people = ("--protect", "person", "--person", "patient")
+    done = command(*visits, *people, "--learner", learner, "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
+    assert found["learner"] == named
     guarantee = found["guarantee"]
     assert found["features"] == 4  # age, and one for each ward
     assert guarantee["unit"] == "one person in one silo's data, with all rows that name them"
@@ -85,7 +88,7 @@ def test_a_certificate_that_hides_what_is_open_is_refused(
         (("--protect", "everybody"), "expected task or person"),
         (("--protect", "person", "--person", "nobody"), "nobody"),
         (("--protect", "person", "--person", "days"), "--person and --task or --target"),
-        (("--protect", "person", "--learner", "mean"), "--learner shared"),
+        (("--protect", "person", "--learner", "low-rank"), "--learner shared or mean"),
         (("--protect", "person", "--neighbours", "zero-out"), "use replace"),
     ],
     ids=["task", "unknown", "no column", "target", "learner", "zero-out"],

@@ -25,8 +25,13 @@ PEOPLE = {str(label): 12 for label in range(6)}
 
 
 @pytest.fixture
-def silos(federation: Make) -> Any:
-    return federation("SharedPrior", unit="example", noise="secure", people=PEOPLE)
+def learner() -> str:
+    return "SharedPrior"
+
+
+@pytest.fixture
+def silos(federation: Make, learner: str) -> Any:
+    return federation(learner, unit="example", noise="secure", people=PEOPLE)
 
 
 def spends(file: Any) -> list[tuple[str, int]]:
@@ -44,7 +49,10 @@ def sent(home: Any, place: int) -> Any:
         return np.concatenate([np.ravel(each.value) for each in found if each is not None])
 
 
-def test_silos_learn_what_their_releases_give_and_each_ledger_has_its_own(silos: Any) -> None:
+@pytest.mark.parametrize("learner", ["SharedPrior", "MeanRegularized"])
+def test_silos_learn_what_their_releases_give_and_each_ledger_has_its_own(
+    silos: Any, learner: str
+) -> None:
     coordinate(silos.place, silos.channel())
     whole = silos.replayed()
     _, arrays, _ = folder.read(silos.place / "model")
@@ -52,7 +60,8 @@ def test_silos_learn_what_their_releases_give_and_each_ledger_has_its_own(silos:
         assert np.array_equal(arrays[f"shared.{name}"], np.asarray(part.value)), name
     every = []
     for name, home in silos.homes.items():
-        own, places = tacit.SharedPrior.load(home / "private"), silos.terms.places[name]
+        own = getattr(tacit, learner).load(home / "private")
+        places = silos.terms.places[name]
         assert np.array_equal(own._models, whole._models[places])
         assert np.array_equal(own._home_models, whole._home_models[places])
         mine = spends(home / folder.LEDGER)
@@ -64,7 +73,7 @@ def test_silos_learn_what_their_releases_give_and_each_ledger_has_its_own(silos:
     for name, home in silos.homes.items():
         for place in silos.terms.places[name]:
             assert np.array_equal(sent(home, place), sent(silos.place, place))  # as it was drawn
-    model = tacit.SharedPrior.load(silos.place / "model")
+    model = getattr(tacit, learner).load(silos.place / "model")
     assert model.guarantee_.proven
     assert "the coordinator and all other silos" in model.guarantee_.adversary
 

@@ -24,6 +24,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.audits.cases import Audit
 from tacit.audits.replays import Data, Pair, Recorder, pair_cases
+from tacit.learners.mean_regularized import MeanRegularized
 from tacit.learners.shared_prior import SharedPrior
 from tacit.linear.losses import Squared
 from tacit.privacy.budget import Budget
@@ -62,21 +63,24 @@ def one_person(side: int) -> Data:
 
 @dataclass(frozen=True)
 class People(Pair):
-    """SharedPrior, where people inside silos are protected."""
+    """A linear learner, where people inside silos are protected."""
 
     @property
     def name(self) -> str:
         """Beside that of whole tasks."""
-        return "SharedPrior-silos"
+        return f"{super().name}-silos"
 
 
-PAIR = People(
-    SharedPrior,
-    one_person,
-    REPLACED,
-    {"unit": "example"},
-    unit=PEOPLE.unit,
-    adversary=PEOPLE.adversary,
+PAIRS = tuple(
+    People(
+        learner,
+        one_person,
+        REPLACED,
+        {"unit": "example"},
+        unit=PEOPLE.unit,
+        adversary=PEOPLE.adversary,
+    )
+    for learner in (SharedPrior, MeanRegularized)
 )
 
 
@@ -146,7 +150,7 @@ NETWORKS = PeopleWithNetworks(
 def silo_audits() -> tuple[Audit, ...]:
     """By replay, and by a classifier."""
     said = "everything that one silo releases in a fit: by replay, by a classifier"
-    found = (Audit(PAIR.name, said, pair_cases(PAIR)),)
+    found = tuple(Audit(pair.name, said, pair_cases(pair)) for pair in PAIRS)
     if find_spec("torch") is None:
         return found
     return (*found, Audit(NETWORKS.name, said, pair_cases(NETWORKS, samples=100)))

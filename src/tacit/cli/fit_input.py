@@ -91,9 +91,9 @@ class FitRequest:
             if self.person is not None:
                 raise InvalidInput("--person goes with --protect person")
             return
-        if self.learner not in ("auto", INSIDE_SILOS):
+        if self.learner not in ("auto", *INSIDE_SILOS):
             raise InvalidInput(
-                f"--protect person is for --learner {INSIDE_SILOS}, got {self.learner}"
+                f"--protect person is for --learner {' or '.join(INSIDE_SILOS)}, got {self.learner}"
             )
         if self.neighbours != "replace":
             raise InvalidInput("--protect person: the number of people is public; use replace")

@@ -24,9 +24,8 @@ AUTOMATIC = "shared"
 or with nothing in common, and becomes single-task learning where noise drowns what is shared
 (docs/shared_prior.md has the numbers)."""
 
-
-INSIDE_SILOS = "shared"
-"""The learner that can protect people inside tasks."""
+INSIDE_SILOS = ("shared", "mean")
+"""The learners that can protect people inside tasks."""
 
 
 def learner_names() -> list[str]:

@@ -41,7 +41,7 @@ from tacit.silos.halves import (
     learned,
     residuals,
 )
-from tacit.silos.hierarchy import Hierarchy
+from tacit.silos.hierarchy import Hierarchy, Tie, by_column
 from tacit.silos.moments import moments_of
 from tacit.silos.silo_models import home_models
 from tacit.silos.silo_plan import (
@@ -133,9 +133,15 @@ class InsideSilos(PublicModels):
         )
 
     def _check(self) -> None:
-        super()._check()
-        if self.unit == "example" and not self.fit_intercept:
+        if self.unit == "task":
+            super()._check()
+        elif not self.fit_intercept:
             raise InvalidInput("unit='example': models of silos have an intercept")
+
+    @property
+    def _tie(self) -> Tie:
+        """How the variances of the silos' prior are tied."""
+        return by_column
 
     def _open(self, home: Home) -> Message:
         """The same from exact sums."""
@@ -145,7 +151,7 @@ class InsideSilos(PublicModels):
         cells, J = home.cells, home.problems.n_tasks
         sums = home.problems.sum_rows(blocks.terms(cells))
         of = moments_of(blocks, sums, home.problems.sizes.astype(float), np.zeros(J))
-        now = learned(of, np.ones(J), home.loss, [])
+        now = learned(of, np.ones(J), home.loss, self._tie, [])
         if home.loss.targets_are_classes:
             f = blocks.coordinates(cells)[:, :-1]
             scores: list[tuple[FloatArray, FloatArray]] = []
@@ -153,7 +159,7 @@ class InsideSilos(PublicModels):
                 psi = residuals(f, cells[:, -1], now.mu, 1.0, home.loss)
                 exact = home.problems.sum_rows(f * psi[:, None])
                 scores.append((exact, np.zeros_like(exact)))
-                now = learned(of, np.ones(J), home.loss, scores)
+                now = learned(of, np.ones(J), home.loss, self._tie, scores)
         parts = _parts(home.coding, J, now, range(J))
         return {name: Unprotected(part) for name, part in parts.items()}
 
@@ -196,7 +202,7 @@ class InsideSilos(PublicModels):
             )
             for j in speaking(doors)
         }
-        coordinator = Coordinator(plans, people[list(plans)])
+        coordinator = Coordinator(plans, people[list(plans)], self._tie)
         silos = Silos(home, blocks, coordinator.any_plan.score_weights)
         return SiloHalves(silos, coordinator, doors, tuple(plans))
 

@@ -25,7 +25,7 @@ from tacit.privacy.mechanisms import Blocks
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared, Release
 from tacit.silos.coding import Coding
-from tacit.silos.hierarchy import Hierarchy, from_moments, from_scores
+from tacit.silos.hierarchy import Hierarchy, Tie, from_moments, from_scores
 from tacit.silos.moments import Moments, moments_of
 from tacit.silos.silo_plan import CLIP, MOMENTS, SCORES, SiloPlan
 
@@ -141,6 +141,7 @@ class Coordinator:
 
     plans: dict[int, SiloPlan]
     people: FloatArray  # (J,), of those silos
+    tie: Tie  # of the variances of their prior
 
     @property
     def any_plan(self) -> SiloPlan:
@@ -173,9 +174,8 @@ class Coordinator:
         plans = list(self.plans.values())
         sigmas = np.array([plan.moments.sigma for plan in plans])
         of = moments_of(self.any_plan.blocks, moments, self.people, sigmas)
-        return learned(of, (sigmas.min() / sigmas) ** 2, self.any_plan.loss, [
-            (each / plans[0].score_weights, self._score_variances()) for each in scores
-        ])  # fmt: skip
+        said = [(each / plans[0].score_weights, self._score_variances()) for each in scores]
+        return learned(of, (sigmas.min() / sigmas) ** 2, self.any_plan.loss, self.tie, said)
 
     def _score_variances(self) -> FloatArray:
         """(J, d)."""
@@ -202,6 +202,7 @@ def learned(
     of: Moments,
     weights: FloatArray,
     loss: Loss,
+    tie: Tie,
     scores: Sequence[tuple[FloatArray, FloatArray]],
 ) -> Hierarchy:
     """From moments, and from scores (J, d) with variances (J, d), each at the μ before it.
@@ -209,23 +210,25 @@ def learned(
     A clipped residual moves with the model by less than it would: by the share of residuals that
     are inside, here of a normal law. That of a probability moves by p(1 − p).
     """
-    now = from_moments(of, weights)
-    slope = 2 * float(ndtr(largest_residual(now, loss) / math.sqrt(now.noise))) - 1
     if loss.targets_are_classes:
-        level = float(weights @ of.S[:, 0, -1]) / max(float(weights @ of.people), 1.0)
-        now, slope = as_logistic(now, float(np.clip(level, -MOST_CERTAIN, MOST_CERTAIN)))
+        seen = float(weights @ of.S[:, 0, -1]) / max(float(weights @ of.people), 1.0)
+        level = float(np.clip(seen, -MOST_CERTAIN, MOST_CERTAIN))
+        slope = (1 - level**2) / 4
+        now = as_logistic(from_moments(of, weights, tie, curvature=slope), level)
+    else:
+        now = from_moments(of, weights, tie)
+        slope = 2 * float(ndtr(largest_residual(now, loss) / math.sqrt(now.noise))) - 1
     for total, variance in scores:
         scale = largest_residual(now, loss) / slope
         now = from_scores(now, now.mu, scale * total, scale**2 * variance, now.noise)
     return now
 
 
-def as_logistic(of: Hierarchy, level: float) -> tuple[Hierarchy, float]:
+def as_logistic(of: Hierarchy, level: float) -> Hierarchy:
     """From least squares on y = ±1, of mean ``level``, to log odds: (1 + fᵀβ)/2 is a probability p,
     whose log odds move by 1/(p(1 − p)) times as much. Scores move by that slope; over it their own
     variance is 1/(p(1 − p)) times M, which takes the place of σ²."""
-    slope = (1 - level**2) / 4
-    double = 2 * slope  # of (1 + fᵀβ)/2
+    double = 2 * of.curvature  # of (1 + fᵀβ)/2
     base = np.zeros_like(of.mu)
     base[0] = logit((1 + level) / 2) - level / double
     factor = 1 / double**2
@@ -239,5 +242,5 @@ def as_logistic(of: Hierarchy, level: float) -> tuple[Hierarchy, float]:
         doubt=of.doubt * factor,
         spread=of.spread * factor,
         reach=of.reach * factor,
-        noise=1 / slope,
-    ), slope
+        noise=1 / of.curvature,
+    )

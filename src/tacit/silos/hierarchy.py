@@ -1,7 +1,8 @@
 r"""Empirical Bayes over what silos released, aware of its noise: one prior for all of them.
 
-Silo j has a model β_j = μ + δ_j, δ_j ~ N(0, Γ), Γ diagonal with one variance a column. It released
-second moments M_j = Σ ffᵀ and scores b_j = Σ f(y − fᵀβ°) at a public β°, both with noise of known
+Silo j has a model β_j = μ + δ_j, δ_j ~ N(0, Γ), Γ diagonal, its variances tied: one a column, or
+one γ for all, which is mean regularisation (S2, objective (2)) at λ = σ²/γ. It released second
+moments M_j = Σ ffᵀ and scores b_j = Σ f(y − fᵀβ°) at a public β°, both with noise of known
 deviations. So for any μ, with M̄_j the moments shrunk to what is usual (moments.py),
 
 .. math:: b̂_j − M̄_j(μ − β°) ∼ N\big(0,\; M̄_j Γ M̄_j + σ² M̄_j + \mathrm{Var}\, e_j
@@ -20,6 +21,7 @@ The constants were set on generated tables.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,6 +57,8 @@ class Hierarchy:
     doubt: FloatArray  # (d, d), Cov μ̂
     spread: FloatArray  # (d,), the diagonal of Γ
     reach: FloatArray  # (d,), the variance that μ is given beforehand
+    tie: Tie
+    curvature: float  # of the loss, where models are: 1, or p(1 − p)
 
     def prior(self) -> Prior:
         """Γ, and what is not known of μ."""
@@ -71,7 +75,7 @@ class Hierarchy:
         gain = at._gain(np.diag(at.spread))
         delta = (gain @ at.silos.apart(mu)[:, :, None])[:, :, 0]
         left = at.spread - np.einsum("jpq,jqp,p->jp", gain, at.silos.M, at.spread)
-        spread = by_column((delta**2 + left).mean(axis=0), at.owner)
+        spread = at.tie(at, (delta**2 + left).mean(axis=0))
         return replace(at, spread=spread, reach=at._reach())
 
     def by_silos(self) -> tuple[FloatArray, FloatArray]:
@@ -113,8 +117,46 @@ class Hierarchy:
         return np.where(self.owner < 0, REACH[0], held)
 
 
+# --- how variances are tied ----------------------------------------------------------------------
+
+Tie = Callable[[Hierarchy, FloatArray], FloatArray]
+"""The diagonal of Γ (d,), given what EM expects of δ² (d,), a mean over silos."""
+
+
+def by_column(of: Hierarchy, squares: FloatArray) -> FloatArray:
+    """One variance for the coefficients of each column."""
+    place = of.owner + 1
+    return np.asarray((np.bincount(place, squares) / np.maximum(np.bincount(place), 1))[place])
+
+
+def all_alike(of: Hierarchy, squares: FloatArray) -> FloatArray:
+    """One variance γ for all: λ = σ²/γ is what the releases say."""
+    return np.full_like(of.mu, squares.mean())
+
+
+@dataclass(frozen=True)
+class AtPenalty:
+    """One variance γ for all, at a given λ: γ = cσ²/λ, c the curvature of the loss.
+
+    Squared, c = 1: σ² times the log posterior is −½ Σ(y − fᵀβ)² − σ²/(2γ) ‖δ‖². Classes: over log
+    odds σ² = 1/c (as_logistic), and the loss is a log likelihood itself, γ = 1/λ; before that, over
+    y = ±1, σ² = 4c and models are 2c times as long, γ = 4c²/λ.
+    """
+
+    penalty: float
+
+    def __call__(self, of: Hierarchy, squares: FloatArray) -> FloatArray:
+        """γ, whatever was seen."""
+        return np.full_like(squares, of.curvature * of.noise / self.penalty)
+
+
+# --- from releases -------------------------------------------------------------------------------
+
+
 @isolated()
-def from_moments(of: Moments, weights: FloatArray) -> Hierarchy:
+def from_moments(
+    of: Moments, weights: FloatArray, tie: Tie = by_column, curvature: float = 1.0
+) -> Hierarchy:
     """From the first release; ``weights`` (J,), public, are those of silos in pooled sums."""
     sums = pooled(of, weights)
     total = max(float(sums.M[0, 0]), 1.0)
@@ -130,6 +172,8 @@ def from_moments(of: Moments, weights: FloatArray) -> Hierarchy:
         doubt=np.diag(reach),
         spread=np.where(constant, *FIRST_SPREAD) * variance,
         reach=reach,
+        tie=tie,
+        curvature=curvature,
     )
     for _ in range(POOLED_STEPS):
         first = now.by_sums(sums, weights)
@@ -158,9 +202,3 @@ def from_scores(
     for _ in range(SILO_STEPS):
         now = now.moved(*now.by_silos())
     return now
-
-
-def by_column(values: FloatArray, owner: IntArray) -> FloatArray:
-    """(d,): the mean over the coefficients of each column."""
-    place = owner + 1
-    return np.asarray((np.bincount(place, values) / np.maximum(np.bincount(place), 1))[place])

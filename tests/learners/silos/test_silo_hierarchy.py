@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tacit.arrays import FloatArray
-from tacit.silos.hierarchy import from_moments, from_scores
+from tacit.linear.batched import Problems, shared_mean, solve_path
+from tacit.silos.hierarchy import AtPenalty, all_alike, from_moments, from_scores
 from tacit.silos.moments import Moments, moments_of, pooled, shrunk
 from tacit.silos.silo_plan import blocks_for
 
@@ -98,6 +99,31 @@ def test_scores_at_the_mean_say_more_than_moments_with_the_same_noise() -> None:
     second = from_scores(first, first.mu, scores, noise, first.noise)
     errors = [((each.models() - beta) ** 2).mean() for each in (first, second)]
     assert errors[1] < 0.7 * errors[0]
+
+
+@pytest.mark.parametrize("penalty", [1.0, 10.0, 100.0])
+def test_at_a_penalty_exact_scores_give_the_optimum_of_mean_regularisation(penalty: float) -> None:
+    """S2's objective (2), solved from rows. What ``reach`` pulls μ to zero by is Cov μ̂ · μ/reach,
+    and a silo is held to μ by Γ and by what is not known of μ."""
+    J, n = 200, 60
+    cells, f, _ = table(J, n, 8)
+    first = from_moments(moments(cells, 0.0), np.ones(J), AtPenalty(penalty))
+    exact = np.einsum("jnd,jn->jd", f, cells[..., -1] - f @ first.mu)
+    found = from_scores(first, first.mu, exact, np.zeros_like(exact), NOISE)
+    problems = Problems(f.reshape(J * n, -1), cells[..., -1].ravel(), np.arange(J + 1) * n)
+    mean = shared_mean(problems, penalty)
+    np.testing.assert_allclose(found.mu, mean - found.doubt @ (mean / found.reach), atol=1e-6)
+    held = NOISE / penalty * np.eye(len(MU)) + found.doubt
+    at = np.array([NOISE])
+    optimum = solve_path(problems, at, mean=found.mu, covariance=held).coef[:, 0]
+    np.testing.assert_allclose(found.models(), optimum, atol=1e-6)
+
+
+def test_one_variance_for_all_is_found() -> None:
+    cells, _, _ = table(300, 80, 2)
+    found = from_moments(moments(cells, 1e-6), np.ones(300), all_alike).spread
+    assert np.ptp(found) == 0
+    assert found[0] == pytest.approx(SPREAD.mean(), rel=0.4)
 
 
 def test_a_silo_with_a_stricter_budget_weighs_less_in_pooled_sums() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import Budget, Ledger, SharedPrior
+from tacit import Budget, Ledger, MeanRegularized, SharedPrior
 from tacit.arrays import FloatArray
 from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
@@ -23,14 +23,21 @@ def data() -> Generated:
     return related_tasks(12, (20, 60), 3, test_rows=20, rng=np.random.default_rng(1))
 
 
-def silos(data: Generated, epsilon: float | None = 3.0, **more: Any) -> SharedPrior:
+EVERY_LEARNER = pytest.mark.parametrize("learner", [SharedPrior, MeanRegularized])
+
+
+def silos(
+    data: Generated, epsilon: float | None = 3.0, learner: Any = SharedPrior, **more: Any
+) -> Any:
     budget = None if epsilon is None else Budget(epsilon)
     given: dict[str, Any] = {"noise": "simulated", "random_state": 0} | more
-    return SharedPrior(unit="example", budget=budget, ranges=data.ranges, **given)
+    return learner(unit="example", budget=budget, ranges=data.ranges, **given)
 
 
-def fitted(data: Generated, epsilon: float | None = 3.0, **more: Any) -> SharedPrior:
-    return silos(data, epsilon, **more).fit(data.X, data.y, task=data.task)
+def fitted(
+    data: Generated, epsilon: float | None = 3.0, learner: Any = SharedPrior, **more: Any
+) -> Any:
+    return silos(data, epsilon, learner, **more).fit(data.X, data.y, task=data.task)
 
 
 def error(predicted: FloatArray, data: Generated) -> float:
@@ -40,8 +47,11 @@ def error(predicted: FloatArray, data: Generated) -> float:
 # --- what is promised ----------------------------------------------------------------------------
 
 
-def test_the_guarantee_is_of_people_against_everybody_outside(data: Generated) -> None:
-    found = fitted(data, noise="secure", random_state=None).guarantee_
+@EVERY_LEARNER
+def test_the_guarantee_is_of_people_against_everybody_outside(
+    learner: Any, data: Generated
+) -> None:
+    found = fitted(data, learner=learner, noise="secure", random_state=None).guarantee_
     assert found.epsilon == pytest.approx(3.0, rel=1e-6)
     assert found.proven
     assert found.secure_noise
@@ -60,15 +70,17 @@ def test_every_silo_spends_from_a_run_of_its_own(data: Generated) -> None:
     assert all(spends.count(run) == 2 for run in spends)
 
 
-def test_only_releases_cross_to_others(data: Generated) -> None:
-    model = fitted(data)
+@EVERY_LEARNER
+def test_only_releases_cross_to_others(learner: Any, data: Generated) -> None:
+    model = fitted(data, learner=learner)
     sent = [message for sender, _, message in model.transcript_ if sender.startswith("silo")]
     assert len(sent) == 24
     assert all(isinstance(part, Release) for message in sent for part in message.values())
     assert all(isinstance(part, Release) for part in model.shared_.values())
 
 
-def test_a_silo_that_has_spent_stops_and_the_others_go_on(data: Generated) -> None:
+@EVERY_LEARNER
+def test_a_silo_that_has_spent_stops_and_the_others_go_on(learner: Any, data: Generated) -> None:
     ledger = Ledger.in_memory(cap=Budget(3.0))
     labels = np.unique(data.task).tolist()
     first = data.task == labels[0]
@@ -76,7 +88,7 @@ def test_a_silo_that_has_spent_stops_and_the_others_go_on(data: Generated) -> No
     with pytest.raises(BudgetExceeded):
         fitted(data, ledger=ledger)
     each = {label: Budget(2.0) for label in labels}
-    model = SharedPrior(
+    model = learner(
         unit="example",
         budget=each,
         ranges=data.ranges,
@@ -141,7 +153,7 @@ def test_a_silo_that_is_left_out_counts_for_its_people(data: Generated) -> None:
     ledger, one = Ledger.in_memory(), data.task == data.task[0]
     parts = [(Budget(2.0), one), (Budget(0.1), ~one)]
 
-    def fit_part(budget: Budget, rows: Any, among: int) -> SharedPrior:
+    def fit_part(budget: Budget, rows: Any, among: int) -> Any:
         model = silos(data, ledger=ledger.beside(f"{among}"), silos_per_person=among)
         model.budget = budget
         return model.fit(data.X[rows], data.y[rows], task=data.task[rows])
@@ -195,8 +207,9 @@ def test_shuffled_rows_release_the_same_bits(data: Generated) -> None:
 # --- models --------------------------------------------------------------------------------------
 
 
-def test_much_budget_is_the_twin(data: Generated) -> None:
-    rich, twin = fitted(data, 1e5), fitted(data, None)
+@EVERY_LEARNER
+def test_much_budget_is_the_twin(learner: Any, data: Generated) -> None:
+    rich, twin = fitted(data, 1e5, learner), fitted(data, None, learner)
     assert isinstance(twin.shared_["mean"], Unprotected)
     np.testing.assert_allclose(rich.home_coef_, twin.coef_, atol=0.02)
     apart = rich.predict(data.X_test, task=data.task_test) - twin.predict(
@@ -205,16 +218,18 @@ def test_much_budget_is_the_twin(data: Generated) -> None:
     assert np.sqrt(np.mean(apart**2)) < 0.1 * np.std(data.y_test)
 
 
-def test_the_home_model_beats_the_public_one_under_noise(data: Generated) -> None:
-    model = fitted(data, 0.5)
+@EVERY_LEARNER
+def test_the_home_model_beats_the_public_one_under_noise(learner: Any, data: Generated) -> None:
+    model = fitted(data, 0.5, learner)
     home = model.predict_at_home(data.X_test, task=data.task_test)
     public = model.predict(data.X_test, task=data.task_test)
     assert error(home, data) < error(public, data)
 
 
-def test_a_silo_that_joins_later_learns_at_home(data: Generated) -> None:
+@EVERY_LEARNER
+def test_a_silo_that_joins_later_learns_at_home(learner: Any, data: Generated) -> None:
     last = data.task == np.unique(data.task)[-1]
-    model = silos(data).fit(data.X[~last], data.y[~last], task=data.task[~last])
+    model = silos(data, learner=learner).fit(data.X[~last], data.y[~last], task=data.task[~last])
     model.adapt(data.X[last], data.y[last], task="new")
     np.testing.assert_allclose(model._models[-1], np.asarray(model.shared_["mean"].value))
     assert np.abs(model._home_models[-1] - model._models[-1]).max() > 0
@@ -233,16 +248,17 @@ def test_a_folder_keeps_home_models_and_a_public_one_does_not(
         fitted(data, None).save(tmp_path / "twin", public=True)
 
 
-def test_classes_are_learned_by_their_log_odds() -> None:
+@EVERY_LEARNER
+def test_classes_are_learned_by_their_log_odds(learner: Any) -> None:
     rng = np.random.default_rng(4)
     task, X = np.repeat(np.arange(30), 200), rng.uniform(-1, 1, (6000, 2))
     eta = X @ np.array([2.0, -1.0]) + 0.5 + rng.normal(size=30)[task] * 0.5
     y = (rng.random(6000) < 1 / (1 + np.exp(-eta))).astype(int)
     ranges = {0: (-1, 1), 1: (-1, 1), "target": [0, 1]}
-    twin = SharedPrior("logistic", unit="example", ranges=ranges).fit(X, y, task=task)
+    twin = learner("logistic", unit="example", ranges=ranges).fit(X, y, task=task)
     shown = np.asarray(twin.shared_["mean"].value)
     np.testing.assert_allclose(shown, [2.0, -1.0, 0.5], atol=0.3)
-    model = SharedPrior(
+    model = learner(
         "logistic", Budget(4.0), unit="example", ranges=ranges, noise="simulated", random_state=0
     )
     model.fit(X, y, task=task)
@@ -331,14 +347,16 @@ def test_the_folder_is_verified(data: Generated, tmp_path: Path) -> None:
     assert not checked(model.save(tmp_path / "public", public=True)).problems
 
 
-def test_people_are_named_only_where_they_are_protected(data: Generated) -> None:
+@EVERY_LEARNER
+def test_people_are_named_only_where_they_are_protected(learner: Any, data: Generated) -> None:
     with pytest.raises(InvalidInput, match="unit='example'"):
-        SharedPrior(ranges=data.ranges).fit(data.X, data.y, task=data.task, person=data.task)
+        learner(ranges=data.ranges).fit(data.X, data.y, task=data.task, person=data.task)
 
 
-def test_a_loaded_model_goes_on_as_it_was(data: Generated, tmp_path: Path) -> None:
-    fitted(data, noise="secure", random_state=None).save(tmp_path / "all")
-    back = SharedPrior.load(tmp_path / "all")
+@EVERY_LEARNER
+def test_a_loaded_model_goes_on_as_it_was(learner: Any, data: Generated, tmp_path: Path) -> None:
+    fitted(data, learner=learner, noise="secure", random_state=None).save(tmp_path / "all")
+    back = learner.load(tmp_path / "all")
     assert back.unit == "example"
     back.adapt(data.X[:30], data.y[:30], task="new")
     np.testing.assert_allclose(back._models[-1], np.asarray(back.shared_["mean"].value))

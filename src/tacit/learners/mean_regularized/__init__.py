@@ -1,4 +1,5 @@
-"""Mean-regularised multi-task learning for linear models, under task-level joint DP.
+"""Mean-regularised multi-task learning for linear models, under task-level joint DP, or with people
+inside silos protected from everybody outside.
 
 S2: Hu, Wu, Smith, "Private Multi-Task Learning: Formulation and Applications to Federated
 Learning", arXiv 2108.12978. Objective (2): Σ_k [Σ_i l_k(x_i, w_k) + λ/2 ‖w_k − w̄‖²].
@@ -35,6 +36,9 @@ T     ``rounds``             pairs of a direction and a step
 ``as_published=True`` is Algorithm 1 itself (algorithm_1.py), with E ``local_steps``, λ ``penalty``,
 η ``step``, γ ``clip_norm``, q ``cohort`` and any Ω ``relation``; ``bounds`` has Theorems 3 and 5.
 
+``unit="example"`` solves objective (2) from what silos release (tacit.silos), aware of its noise:
+public w_k are posterior means under w_k ~ N(w̄, γI), λ = σ²/γ.
+
 **Sensitivity.** Every release is a sum of rows clipped to norm one: Δ₂ = 2 (replace), 1 (zero-out);
 the votes on scales, which are one-hot, √2 and 1.
 All noise levels, the number of rounds and all constants below are functions of (ε, δ, m, d) alone.
@@ -69,30 +73,24 @@ from tacit.linear.model_averaging import LEAST_TRUST, STRONGEST, log_evidence
 from tacit.linear.problems import Problems
 from tacit.linear.single_task_fits import PENALTIES
 from tacit.linear.task_relations import Omega, related_by
-from tacit.parameters import Count, Positive, Size
+from tacit.parameters import Count, Positive, Size, require_unset
 from tacit.privacy.accounting import poisson_noise_multiplier
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import GaussianSum
+from tacit.silos.estimator import InsideSilos
+from tacit.silos.hierarchy import AtPenalty, Tie, all_alike
 
 __all__ = ["Curator", "MeanRegularized", "Tasks"]
 
 
+OF_TASKS = ("rounds", "clip_norm", "relation", "as_published", "step", "local_steps", "cohort",
+            "calibration")  # fmt: skip
+"""Parameters of rounds among tasks."""
+
+
 @learner
-class MeanRegularized(PrivateLearner):
-    """One linear model per task, held to a shared mean as strongly as the data ask for.
-
-    budget=None solves S2's objective (2) exactly and chooses λ by leave-one-out over all tasks;
-    with ``penalty`` it is objective (1) at that λ, ½ tr(WΩWᵀ) with Ω ``relation`` (None: the
-    mean). ``calibration`` "amplified": as if a cohort were a Poisson sample.
-
-    >>> from tacit.datasets import related_tasks
-    >>> from tacit.privacy.budget import Budget
-    >>> data = related_tasks(60, rng=np.random.default_rng(0))
-    >>> model = MeanRegularized(budget=Budget(2.0), ranges=data.ranges, noise="simulated",
-    ...                         random_state=0).fit(data.X, data.y, task=data.task)
-    >>> model.coef_.shape
-    (10, 60)
-    """
+class BetweenTasks(PrivateLearner):
+    """``unit="task"``: a whole task is protected from all others, and a curator is trusted."""
 
     rounds: Count | Literal["auto"] = "auto"
     clip_norm: Positive | Literal["auto"] = "auto"
@@ -221,6 +219,37 @@ class MeanRegularized(PrivateLearner):
 
     def _accountant(self) -> str:
         return "S2 Theorem 1, of a claim" if self._claimed_only() else super()._accountant()
+
+
+@learner
+class MeanRegularized(InsideSilos, BetweenTasks):
+    """One linear model per task, held to a shared mean as strongly as the data ask for.
+
+    A whole task is protected from the others, or with ``unit="example"`` every person inside a
+    task, a silo, from everybody outside it; there ``penalty`` is the λ of public models ("auto":
+    found in the releases).
+
+    budget=None solves S2's objective (2) exactly and chooses λ by leave-one-out over all tasks;
+    with ``penalty`` it is objective (1) at that λ, ½ tr(WΩWᵀ) with Ω ``relation`` (None: the
+    mean). ``calibration`` "amplified": as if a cohort were a Poisson sample.
+
+    >>> from tacit.datasets import related_tasks
+    >>> from tacit.privacy.budget import Budget
+    >>> data = related_tasks(60, rng=np.random.default_rng(0))
+    >>> model = MeanRegularized(budget=Budget(2.0), ranges=data.ranges, noise="simulated",
+    ...                         random_state=0).fit(data.X, data.y, task=data.task)
+    >>> model.coef_.shape
+    (10, 60)
+    """
+
+    def _check(self) -> None:
+        super()._check()
+        if self.unit == "example":
+            require_unset(self, OF_TASKS, "where people inside silos are protected")
+
+    @property
+    def _tie(self) -> Tie:
+        return all_alike if self.penalty == "auto" else AtPenalty(float(self.penalty))
 
 
 def _broadcast(omega: Omega, models: FloatArray) -> FloatArray:

@@ -60,7 +60,7 @@ class SharedPrior(InsideSilos, BetweenTasks):
     """One linear model per task under a prior that all share, as far as it helps.
 
     A whole task is protected from the others, or with ``unit="example"`` every person inside a
-    task, a silo, from everybody outside it (silos/).
+    task, a silo, from everybody outside it (tacit.silos).
 
     >>> from tacit.datasets import related_tasks
     >>> from tacit.privacy.budget import Budget
