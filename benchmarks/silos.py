@@ -32,13 +32,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import train_test_split
 
-from tacit import Budget, Ledger, SharedPrior, SingleTask
+from tacit import Budget, Ledger, MeanRegularized, SharedPrior, SingleTask
 from tacit.datasets import (
     group_sparse_tasks,
     load_har,
@@ -66,8 +67,11 @@ def said(case: str, **numbers: Any) -> None:
     print(json.dumps({"case": case} | numbers), flush=True)
 
 
-def silos(budget: Budget | None, ranges: Any, seed: int) -> SharedPrior:
-    return SharedPrior(
+LEARNERS = {"ours": SharedPrior, "mean regularisation": MeanRegularized}
+
+
+def silos(name: str, budget: Budget | None, ranges: Any, seed: int) -> Any:
+    return LEARNERS[name](
         unit="example",
         budget=budget,
         ranges=ranges,
@@ -101,13 +105,13 @@ def training(task: Any, seed: int) -> Any:
     return train
 
 
-def school_errors(epsilon: float | None, split: int, draw: int) -> tuple[float, float]:
+def school_errors(name: str, epsilon: float | None, split: int, draw: int) -> tuple[float, float]:
     """Of the public and of the home models."""
     data = load_school()
     X, ranges = declared(data.X)
     train = training(data.task, SEED + 1000 * split)
     budget = None if epsilon is None else Budget(epsilon, DELTA)
-    model = silos(budget, ranges, 100 * split + draw)
+    model = silos(name, budget, ranges, 100 * split + draw)
     model.fit(X[train], data.y[train], task=data.task[train])
     shown = model.predict(X[~train], task=data.task[~train])
     home = model.predict_at_home(X[~train], task=data.task[~train])
@@ -120,19 +124,20 @@ def school_errors(epsilon: float | None, split: int, draw: int) -> tuple[float, 
 
 def school(run: Runner, draws: int) -> None:
     cases = [
-        (epsilon, split, draw)
+        (name, epsilon, split, draw)
+        for name in LEARNERS
         for epsilon in (*EPSILONS, None)
         for split in range(SPLITS)
         for draw in range(1 if epsilon is None else draws)
     ]
     errors = dict(zip(cases, run(school_errors, cases), strict=True))
-    for epsilon in (*EPSILONS, None):
+    for name, epsilon in product(LEARNERS, (*EPSILONS, None)):
         noises = range(1 if epsilon is None else draws)
-        found = np.array([[errors[epsilon, k, d] for d in noises] for k in range(SPLITS)])
+        found = np.array([[errors[name, epsilon, k, d] for d in noises] for k in range(SPLITS)])
         public, home = found.mean(axis=(0, 1))
         spread = found.std(axis=1).mean(axis=0)
         said(
-            "school, ours",
+            f"school, {name}",
             epsilon=epsilon,
             public=round(public, 5),
             home=round(home, 5),
@@ -284,9 +289,11 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Any]] = {
 }
 
 
-def generated_errors(name: str, epsilon: float | None, draws: int) -> tuple[float, float]:
+def generated_errors(
+    name: str, family: str, epsilon: float | None, draws: int
+) -> tuple[float, float]:
     """Of public and home models, as a share of every task alone without privacy."""
-    data = FAMILIES[name](np.random.default_rng(7))
+    data = FAMILIES[family](np.random.default_rng(7))
 
     def error(predicted: Any) -> float:
         return float(np.mean((predicted - data.y_test) ** 2))
@@ -295,7 +302,7 @@ def generated_errors(name: str, epsilon: float | None, draws: int) -> tuple[floa
     single = error(alone.predict(data.X_test, task=data.task_test))
     budget, found = None if epsilon is None else Budget(epsilon), []
     for draw in range(1 if epsilon is None else draws):
-        model = silos(budget, data.ranges, draw)
+        model = silos(name, budget, data.ranges, draw)
         model.fit(data.X, data.y, task=data.task)
         public = model.predict(data.X_test, task=data.task_test)
         home = model.predict_at_home(data.X_test, task=data.task_test)
@@ -306,10 +313,11 @@ def generated_errors(name: str, epsilon: float | None, draws: int) -> tuple[floa
 
 def synthetic(run: Runner, draws: int) -> None:
     """200 rows a task."""
-    cases = [(name, epsilon, draws) for name in FAMILIES for epsilon in (0.5, 1.0, 3.0, 8.0, None)]
-    for (name, epsilon, _), (public, home) in zip(cases, run(generated_errors, cases), strict=True):
+    cases = list(product(LEARNERS, FAMILIES, (0.5, 1.0, 3.0, 8.0, None), [draws]))
+    errors = run(generated_errors, cases)
+    for (name, family, epsilon, _), (public, home) in zip(cases, errors, strict=True):
         found = {"public": round(public, 3), "home": round(home, 3)}
-        said(f"200 rows a task, {name}", epsilon=epsilon, **found)
+        said(f"200 rows a task, {family}, {name}", epsilon=epsilon, **found)
 
 
 # --- HAR, with networks --------------------------------------------------------------------------
