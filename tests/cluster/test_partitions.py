@@ -151,6 +151,7 @@ def test_a_bad_cell_ends_it_before_anything_is_spent(write: Write, tmp_path: Pat
         (made(SharedPrior, ranges={"x0": Column(bounds="private")}), "declare the ranges"),
         (made(SharedPrior, unit="example"), "one process only"),
         (made(LowRank, covariance="tasks"), "no sum over tasks"),
+        (made(MeanRegularized, as_published=True), "one process only"),
     ],
 )
 def test_what_needs_all_rows_in_one_place_is_refused(
