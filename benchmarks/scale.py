@@ -2,7 +2,7 @@
 
     python benchmarks/scale.py [--tasks 10000 100000] [--loop 300] [--cluster N]
 
-Tasks of 30 rows and 30 features around a shared mean lie in Parquet files of 5,000 tasks. A process
+Tasks of 30 rows and 30 features around a shared mean lie in Parquet files of 1,000 tasks. A process
 of its own fits ``SharedPrior`` at ε = 1 from the files, of which no more than one a core is in
 memory; wall seconds, seconds of user CPU (a machine that others use tells less by its wall clock)
 and the peak of its memory are its own. ``--cluster N`` does the same on N local Dask workers.
@@ -36,7 +36,7 @@ from tacit.cluster import connected, fit_partitions
 from tacit.folder import MODELS
 from tacit.linear.threads import isolated
 
-ROWS, FEATURES, IN_FILE = 30, 30, 5_000
+ROWS, FEATURES, IN_FILE = 30, 30, 1_000
 NAMES = [f"x{j}" for j in range(FEATURES)]
 RANGES = dict.fromkeys((*NAMES, "target"), (-1, 1))
 
