@@ -130,7 +130,7 @@ def fitted(place: Path, cluster: int) -> dict[str, Any]:
         "seconds": round(wall, 1),
         "user_seconds": round(user, 1),
         "peak_gib": round(peak / 2**20, 2),
-        "passes": 2 + len(model.history_),
+        "passes": 1 if cluster else 2 + len(model.history_),  # workers hold what they read
         "eigendecompositions": "on workers" if cluster else round(sum(counted) / tasks, 1),
         **floor(place, tasks),
     }
