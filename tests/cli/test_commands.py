@@ -22,6 +22,9 @@ COMMANDS = [
     *("demo", "plan", "ranges", "fit", "predict", "report", "compare", "hand-out", "adapt"),
     *("verify", "audit", "reproduce"),
 ]
+GROUPED = [
+    *("ledger show", "ledger plan", "ledger verify", "encode fit", "encode run", "encode decode"),
+]
 MAN_PAGES = Path(__file__).parents[2] / "docs" / "commands"
 
 
@@ -53,7 +56,7 @@ def test_the_demo_says_what_it_promises(
     assert "each task alone" in done.out
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "ledger show", "ledger plan", "ledger verify"])
+@pytest.mark.parametrize("name", [*COMMANDS, *GROUPED])
 def test_help_ends_with_examples_and_the_docs_have_a_page(name: str, command: Command) -> None:
     done = command(*name.split(), "--help")
     assert done.code == 0
@@ -69,9 +72,11 @@ def test_every_option_is_in_the_man_page() -> None:
     from tacit.cli.app import app
 
     commands = get_command(app).commands  # type: ignore[attr-defined] # a group has it
-    for name in COMMANDS:
+    found = [(name, commands[name]) for name in COMMANDS]
+    found += [("encode", command) for command in commands["encode"].commands.values()]
+    for name, command in found:
         page = (MAN_PAGES / f"{name}.md").read_text()
-        for parameter in commands[name].params:
+        for parameter in command.params:
             for option in parameter.opts:
                 assert option in page or option == parameter.name, (name, option)
 

@@ -14,6 +14,7 @@ from tacit.cli import (
     audit,
     compare,
     demo,
+    encode,
     federate,
     fit,
     hand_out,
@@ -67,6 +68,12 @@ ledger_app.command("show", epilog=ledger.SHOW_EXAMPLES)(ledger.show)
 ledger_app.command("plan", epilog=ledger.PLAN_EXAMPLES)(ledger.plan)
 ledger_app.command("verify", epilog=ledger.VERIFY_EXAMPLES)(ledger.verify)
 app.add_typer(ledger_app, name="ledger", no_args_is_help=True)
+
+encode_app = typer.Typer(help="Reports of people who trust nobody: design, report, decode.")
+encode_app.command("fit", epilog=encode.FIT_EXAMPLES)(encode.fit)
+encode_app.command("run", epilog=encode.RUN_EXAMPLES)(encode.run)
+encode_app.command("decode", epilog=encode.DECODE_EXAMPLES)(encode.decode)
+app.add_typer(encode_app, name="encode", no_args_is_help=True)
 
 federate_app = typer.Typer(help="The learners where the data are: sites and a coordinator.")
 federate_app.command("init", epilog=federate.INIT_EXAMPLES)(federate.init)

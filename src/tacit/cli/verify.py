@@ -40,10 +40,11 @@ def verify(
     Exit status 1: something is missing, damaged or disagrees, or the key is another one. Without
     --key a folder is at best consistent: its origin is unknown.
     """
+    from tacit.cli.encode import is_pair
     from tacit.cli.loading import require_folder
     from tacit.privacy.signing import checked_fingerprint
 
-    if not directory.is_file():
+    if not (directory.is_file() or is_pair(directory)):
         require_folder(directory)
     kind, found = judged(directory, None if key is None else checked_fingerprint(key))
     told = {
@@ -108,10 +109,13 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
     from tacit.certificate import checked
     from tacit.certificate.documents import ENCODER
     from tacit.certificate.since import ledger_of, recorded_since
+    from tacit.cli.encode import is_pair
     from tacit.cli.loading import restored
 
     if directory.is_file():
         return _judged_file(directory, expected)
+    if is_pair(directory):
+        return _judged_pair(directory, expected)
     if (directory / ENCODER).exists():
         return _judged_encoder(directory, checked(directory, expected), "encoder for people")
     description, arrays, certificate = folder.read(directory)
@@ -167,6 +171,25 @@ def _judged_encoder(directory: Path, found: Finding, kind: str) -> tuple[str, Fi
     certificate = read(directory / folder.CERTIFICATE)
     wrong = [*_handed_out_problems(directory, 0), *_unsaid_of_nodes(certificate)]
     return kind, replace(found, problems=(*found.problems, *wrong))
+
+
+def _judged_pair(directory: Path, expected: str | None) -> tuple[str, Finding]:
+    """An encoder for people, with what its collector keeps: each is sound, and they are of one."""
+    from dataclasses import replace
+
+    from tacit import folder
+    from tacit.certificate.documents import read
+    from tacit.cli.encode import COLLECTOR, DEVICE
+
+    places = (directory / DEVICE, directory / COLLECTOR)
+    (_, found), (_, kept) = (_judged(place, expected) for place in places)
+    wrong = [f"{COLLECTOR}: {problem}" for problem in kept.problems]
+    steps = [read(place / folder.CERTIFICATE)["steps"] for place in places]
+    if found.ok and kept.ok and steps[0][0]["mechanism"] != steps[1][0]["mechanism"]:
+        wrong.append(f"{DEVICE} and {COLLECTOR} are of two encoders")
+    return "encoder for people, and its collector's", replace(
+        found, problems=(*found.problems, *wrong)
+    )
 
 
 def _unsaid_of_nodes(certificate: dict[str, Any]) -> Iterator[str]:

@@ -198,7 +198,7 @@ class Encoder(TransformerMixin, Certified):  # type: ignore[misc] # scikit-learn
             reports=int(self.reports),
             learner=self._learner,
             domain=self.domain_,
-            feature_names=[str(name) for name in getattr(self, "feature_names_in_", ())],
+            feature_names=self._feature_names(),
             graph=graph,
             signer=self._signer(signing_key),
         )
@@ -216,6 +216,7 @@ class Encoder(TransformerMixin, Certified):  # type: ignore[misc] # scikit-learn
         description = {
             "learner": self._learner,
             "labels": [],
+            "feature_names": self._feature_names(),
             "domain": self.domain_.pairs(),
             "mechanism": None if self.mechanism_ is None else self.mechanism_.to_dict(),
             "budget": None if self.budget is None else [self.budget.epsilon, self.budget.delta],
@@ -227,6 +228,10 @@ class Encoder(TransformerMixin, Certified):  # type: ignore[misc] # scikit-learn
         arrays = self.design_.to_arrays() | {name: getattr(self, name) for name in self._kept}
         certificate, signer = self.certify(signing_key), self._signer(signing_key)
         return write_folder(directory, description, arrays, certificate, signer, tasks=[])
+
+    def _feature_names(self) -> list[str]:
+        """Of the columns given to fit, where they had names."""
+        return [str(name) for name in getattr(self, "feature_names_in_", ())]
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
@@ -242,6 +247,8 @@ class Encoder(TransformerMixin, Certified):  # type: ignore[misc] # scikit-learn
         )
         domain = Domain.of_pairs(description["domain"])
         model.n_features_in_ = len(domain.low)
+        if names := description.get("feature_names"):
+            model.feature_names_in_ = np.array(names, dtype=object)
         known = None if mechanism is None else mechanism_from_dict(mechanism)
         model._remember(domain, Design.from_arrays(arrays, description["activations"], known))
         model.guarantee_ = from_json(Guarantee, certificate["guarantee"], "guarantee")

@@ -116,7 +116,6 @@ def reported(
             [encoder.event("replace")],
             unit=promised.unit,
             adversary=promised.adversary,
-            secure=promised.secure_noise,
         )
         released = ledger.release(encoder, rows, key=Key(run, 1, PEOPLE))
     return np.asarray(Edge("device", COLLECTOR, False, []).send({"rows": released})["rows"].value)
