@@ -12,6 +12,7 @@ import polars
 import pytest
 
 from tacit.certificate.checks import certificate_problems
+from tacit.cli.hand_out import _places
 from tacit.cli.loading import load_model
 
 if TYPE_CHECKING:
@@ -198,3 +199,10 @@ def test_a_plan_reads_no_data_and_knows_what_helps(command: Command) -> None:
     text = command("plan", "--tasks", 4, "--rows", 50, "--columns", 9, "--epsilon", 0.1).out
     assert "helps: " not in text
     assert "█" in text
+
+
+def test_no_two_tasks_share_a_folder(tmp_path: Path) -> None:
+    labels = ("007", "07", "7", "a b", "a b-5", "a/b", "A B", "a_b-6", "..", "…")
+    places = dict(_places(labels, tmp_path))
+    assert len({place.name.casefold() for place in places.values()}) == len(labels)
+    assert all(place.parent == tmp_path for place in places.values())

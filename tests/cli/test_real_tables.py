@@ -173,6 +173,14 @@ def test_two_columns_of_one_name_are_an_error(tmp_path: Path) -> None:
         read(tmp_path / "t.csv", "a,b,a\n1,2,3\n")
 
 
+def test_a_quote_left_open_does_not_swallow_other_rows(tmp_path: Path) -> None:
+    rows = ["000,1,2", '000,"9,2', "001,1,2", "002,1,2", '000,9",2', "003,1,2"]
+    with pytest.raises(InvalidInput, match="quotation mark in it left open"):
+        read(tmp_path / "t.csv", "\n".join(["task,x,y", *rows]) + "\n")
+    address = read(tmp_path / "a.csv", 'task,x,y\n000,"Mill Lane\n4",2\n')
+    assert address.frame["x"].to_list() == ["Mill Lane\n4"]
+
+
 def test_a_workbook_is_read_as_text(tmp_path: Path) -> None:
     xlsxwriter = pytest.importorskip("xlsxwriter")
     pytest.importorskip("fastexcel")

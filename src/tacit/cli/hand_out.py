@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,9 +91,10 @@ def _places(labels: tuple[Hashable, ...], out: Path) -> Iterator[tuple[Hashable,
 
     taken: set[str] = set()
     for number, label in enumerate(labels):
-        name = re.sub(r"[^\w.-]+", "_", canonical_label(label)).strip(".")[:80]
-        if not name or name.casefold() in taken:
-            name = f"{name}-{number}"
+        short = name = re.sub(r"[^\w.-]+", "_", canonical_label(label)).strip(".")[:80]
+        numbers = count(number)
+        while not name or name.casefold() in taken:
+            name = f"{short}-{next(numbers)}"
         taken.add(name.casefold())
         yield label, out / name
 

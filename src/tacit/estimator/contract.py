@@ -319,7 +319,7 @@ def facts_of(home: Home, door: Door) -> Facts:
 def require_moderate(tasks: TaskSet) -> None:
     """Numbers whose squares do not overflow."""
     for name, column in zip((*tasks.feature_names, "target"), (*tasks.X.T, tasks.y), strict=True):
-        largest = float(np.max(np.abs(column), initial=0.0))  # all rows may have been dropped
+        largest = float(np.fmax.reduce(np.abs(column), initial=0.0))  # perhaps no rows, or NaN
         if largest > LARGEST:
             raise InvalidInput(
                 f"column {name!r} reaches {largest:.3g}, more than {LARGEST:.0g}: "

@@ -117,7 +117,19 @@ def _text_file(path: Path, how: Written) -> FileTable:
         frame = polars.read_csv(io.BytesIO(data), separator=separator, infer_schema=False)
     except (polars.exceptions.PolarsError, csv.Error) as error:
         raise InvalidInput(f"{path.name} cannot be read as a table: {_ragged(error)}") from error
+    _require_no_rows_inside(path, frame, separator)
     return FileTable(*_named(path, frame, names, notes, decimal))
+
+
+def _require_no_rows_inside(path: Path, frame: Any, separator: str) -> None:
+    """A stray quote in one row would make a cell of all rows up to the next one: of other tasks."""
+    for name, column in zip(frame.columns, frame, strict=True):
+        for cell in column.filter(column.str.contains("\n", literal=True).fill_null(False)):
+            if cell.count(separator) >= frame.width - 1 > 0:
+                raise InvalidInput(
+                    f"{path.name}: a cell of column {name!r} has a line end and as many "
+                    "separators as a row: is a quotation mark in it left open?"
+                )
 
 
 def _ragged(error: Exception) -> str:

@@ -18,7 +18,7 @@ from tacit.errors import BudgetExceeded, InvalidInput, NoiseWarning, NotPure, Pr
 from tacit.neural import FederatedMTL
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
-from tacit.neural.sampling import Everyone, Poisson
+from tacit.neural.sampling import Everyone, Fixed, Poisson
 from tacit.neural.secret_streams import Coins
 from tacit.neural.silos.dp_sgd import MeanOfSilos, People, SiloRounds, SilosAtHome
 from tacit.neural.silos.row_gradients import RowGradients
@@ -51,6 +51,12 @@ def made(**settings: Any) -> FederatedMTL:
 
 def fitted(**settings: Any) -> FederatedMTL:
     return made(**settings).fit(X, Y, TASK)
+
+
+def test_samples_of_a_fixed_size_are_refused() -> None:
+    # A declared number of people would amplify what the true number does not.
+    with pytest.raises(InvalidInput, match=r"Everyone\(\) or Poisson\(rate\) inside silos"):
+        fitted(sampling=Fixed(ROWS), people=1000 * ROWS)
 
 
 # --- what is promised ----------------------------------------------------------------------------

@@ -136,6 +136,14 @@ def test_a_module_that_looks_at_other_rows_is_found_and_given_one_at_a_time() ->
     assert (careful.slots, careful.rows, doubt) == (1, 1, "")
 
 
+@pytest.mark.parametrize("name", ["normed", "tied"])
+def test_gradients_that_are_written_out_go_row_by_row(name: str) -> None:
+    # Some rows come out alike in every place, others do not: with a kink behind them, one person's
+    # number of rows would move everybody's.
+    careful, _ = RowGradients.of(made(MODULES[name]()))
+    assert (careful.slots, careful.rows) == (1, 1)
+
+
 # --- sums ----------------------------------------------------------------------------------------
 
 

@@ -9,8 +9,9 @@ by ``torch.func``.
 **Isolation.** A row's part in a release must have no bit that depends on other rows. As clients in
 rounds, rows work in passes of one public shape (passes.py): ``slots`` blocks of ROWS rows, each of
 one silo, filled up with nobody's. That a row's factors have the same bits wherever it is put, and
-beside whatever, is tried before a run (``row_doubt``), on public numbers; where it fails, rows are
-computed one by one. In the run each silo computes one of its rows once more by itself (``alone``).
+beside whatever, is tried before a run (``row_doubt``), on public numbers; where it fails, and where
+gradients are written out, rows are computed one by one. In the run each silo computes one of its
+rows once more by itself (``alone``).
 """
 
 from __future__ import annotations
@@ -130,9 +131,16 @@ class RowGradients:
     @classmethod
     def of(cls, trainer: Trainer) -> tuple[RowGradients, str]:
         """With passes of a shape that follows from the module, the installation and the number of
-        silos alone; and why rows may not be kept apart, if they may not."""
+        silos alone; and why rows may not be kept apart, if they may not.
+
+        Gradients that are written out go row by row: libraries take such products in groups of
+        rows, and a few public rows that happen to come out alike in every place prove nothing.
+        """
         one = cls(trainer.stacked, trainer.work.row_loss, trainer.examples, rows=1)
-        width = sum(layer.width for layer in one.alone(one.stacked.start(), NOBODY))
+        layers = one.alone(one.stacked.start(), NOBODY)
+        if any(layer.right is None for layer in layers):
+            return one, row_doubt(one, trainer)
+        width = sum(layer.width for layer in layers)
         most = trainer.chunk or FLOATS // (width * ROWS)
         many = replace(one, slots=max(1, min(most, one.examples.clients)), rows=ROWS)
         found = row_doubt(many, trainer)
