@@ -109,7 +109,7 @@ def released(seeds: list[int], kinds: list[str], epsilons: list[float | None]) -
                 ],
             }
             if epsilon is not None:
-                releases = found["AsyncProximal"][0].history_[0]["releases"]
+                releases = found["AsyncProximal"][0].history_[0]["count"]
                 found["S3 as published (not private)"] = [
                     fitted(data[s], epsilon, s, as_published=True, releases=releases) for s in seeds
                 ]

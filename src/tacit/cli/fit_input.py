@@ -12,7 +12,13 @@ import numpy as np
 from tacit.arrays import Array
 from tacit.cli.cells import bad_cells, cells, features, task_texts, told
 from tacit.cli.declarations import Declarations, read_declarations
-from tacit.cli.learner_choice import AUTOMATIC, INSIDE_SILOS, chosen_loss, require_learner
+from tacit.cli.learner_choice import (
+    AUTOMATIC,
+    INSIDE_SILOS,
+    OF_NODES,
+    chosen_loss,
+    require_learner,
+)
 from tacit.cli.undeclared import HERE, ColumnOptions, completed, price_of_ranges
 from tacit.errors import InvalidInput
 from tacit.linear.losses import LossName
@@ -90,6 +96,10 @@ class FitRequest:
         if self.protect == "task":
             if self.person is not None:
                 raise InvalidInput("--person goes with --protect person")
+            if self.learner == OF_NODES and self.neighbours != "replace":
+                raise InvalidInput(
+                    f"--learner {OF_NODES}: the number of rows of a task is public; use replace"
+                )
             return
         if self.learner not in ("auto", *INSIDE_SILOS):
             raise InvalidInput(
@@ -116,9 +126,9 @@ class FitData:
 
     @property
     def units(self) -> int:
-        """How many are protected: tasks, or people in them."""
+        """How many are protected: tasks, or rows or people in them."""
         if self.person is None:
-            return self.tasks.n_tasks
+            return self.tasks.n_rows if self.learner == OF_NODES else self.tasks.n_tasks
         _, codes = task_codes(self.person, len(self.person))
         whose = np.column_stack([self.tasks.task_index, codes[self.tasks.order]])
         return len(np.unique(whose, axis=0))
@@ -202,6 +212,7 @@ def warnings_for(request: FitRequest, data: FitData) -> list[str]:
     """What is allowed and should be thought about. For the operator: it tells of the rows."""
     m, found = data.units, [*data.notes]
     noun = "one whole task" if data.person is None else "one person"
+    noun = "one row" if data.learner == OF_NODES else noun
     if data.dropped:
         empty = int((data.tasks.sizes == 0).sum())
         found.append(

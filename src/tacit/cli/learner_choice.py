@@ -16,6 +16,7 @@ LEARNERS = {
     "decomposed": "Decomposed",
     "task-relationship": "TaskRelationship",
     "averaged": "AveragedModel",
+    "async": "AsyncProximal",
 }
 """The learners that a budget protects: the name on the command line -> the class in tacit."""
 
@@ -26,6 +27,9 @@ or with nothing in common, and becomes single-task learning where noise drowns w
 
 INSIDE_SILOS = ("shared", "mean")
 """The learners that can protect people inside tasks."""
+
+OF_NODES = "async"
+"""The learner that protects each row of a task, from everybody outside it."""
 
 
 def learner_names() -> list[str]:

@@ -85,7 +85,7 @@ def node_history(door: Door) -> list[dict[str, Any]]:
         spends = door.ledger.spends(node_run(door.run, node))
         for _, alike in groupby(spends, lambda entry: entry.payload["mechanism"]):
             payloads = [entry.payload for entry in alike]
-            line = {"node": node, "releases": len(payloads)}
+            line = {"node": node, "count": len(payloads)}
             line |= {name: payloads[-1][name] for name in ("round", "mechanism", "event")}
             lines.append(line | {"epsilon": door.ledger.statement([label]).epsilon})
     return lines

@@ -98,7 +98,8 @@ def _spending(facts: PublicView) -> Section:
         return Section.saying("spending", "What was spent", none)
     spent = [float(step["epsilon"]) for step in facts.steps]
     data, look = figures.staircase(spent, facts.budget, "releases so far", "ε spent")
-    shows = f"ε after each of {len(spent)} release{'s' * (len(spent) != 1)} of this run."
+    whose = f"of the {facts.task_noun} that spent most" if facts.of_nodes else "of this run"
+    shows = f"ε after each of {len(spent)} release{'s' * (len(spent) != 1)} {whose}."
     if facts.guarantee.epsilon > spent[-1] * (1 + 1e-6):
         shows += (
             f" Earlier runs on the same data were charged too: together ε = "
@@ -106,8 +107,9 @@ def _spending(facts: PublicView) -> Section:
         )
     rows = tuple(_step(i, step) for i, step in enumerate(facts.steps, start=1))
     table = HtmlTable("The releases of this run", ("release", "mechanism", "ε so far"), rows, True)
+    left = f"its {facts.task_noun}" if facts.of_nodes else "the trusted side"
     intro = paragraph(
-        "Each release is a number that left the trusted side, with noise. What it cost was "
+        f"Each release is a number that left {left}, with noise. What it cost was "
         "recorded before the noise was drawn; the cost of all of them adds up."
     )
     figure = Figure("spend", "Spend, release by release", shows, data, look, table)

@@ -41,6 +41,11 @@ class PublicView:
     private_ranges: Mapping[str, Any] | None  # those that the run found, and what they took of it
     issued: str  # the day, or ""
 
+    @property
+    def of_nodes(self) -> bool:
+        """Whether each task protects its own rows; then ``steps`` are those of one of them."""
+        return any("node" in step for step in self.steps)
+
 
 def public_facts(folder: Path) -> PublicView:
     """Read from certificate.json and from the shared part of model.safetensors."""
@@ -88,14 +93,15 @@ def _facts(
 def releases(steps: Sequence[Mapping[str, Any]], delta: float) -> Iterator[dict[str, Any]]:
     """One by one: a certificate writes equal ones that follow each other once, with their ``count``
     and the ε after the last. In between, ε is that of the costs so far; where an event has no cost
-    of its own it is the last one's, which is not less.
+    of its own it is the last one's, which is not less. Where every node protects its own rows, they
+    are those of the node that spent most.
 
     >>> step = {"event": {"kind": "Pure", "epsilon": 0.1}, "count": 2, "epsilon": 0.2}
     >>> [round(each["epsilon"], 3) for each in releases([step], 0.0)]
     [0.1, 0.2]
     """
-    spent = Cost()
-    for step in steps:
+    spent, most = Cost(), max(steps, key=lambda step: float(step["epsilon"]), default={})
+    for step in (step for step in steps if step.get("node") == most.get("node")):
         each = cost(event_from_json(step["event"]))
         for left in reversed(range(int(step.get("count", 1)))):
             spent += each or Cost()

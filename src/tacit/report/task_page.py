@@ -15,6 +15,10 @@ from tacit.report.public_view import PublicView, plural
 from tacit.tasks import Schema
 
 BANNER = "For {label} alone. This model was made without noise: do not hand it on."
+BESIDE = (
+    "For {label} alone. The model below may be seen by anybody; the one that {label} made of it at "
+    "home, without noise, lies beside this page: do not hand it on."
+)
 
 
 def task_page(facts: PublicView, label: str, coef: FloatArray, intercept: float) -> Page:
@@ -27,12 +31,12 @@ def task_page(facts: PublicView, label: str, coef: FloatArray, intercept: float)
     )
     sections = (
         _model(facts, coef, intercept),
-        Section.saying("shared", "What was shared", _shared(facts, many)),
+        Section.saying("shared", "What was shared", _shared(facts, noun)),
         _cost(facts, noun),
         Section("not-covered", "What is not protected", (bullets(facts.guarantee.not_covered),)),
     )
     title = f"The model of {label}"
-    banner = BANNER.format(label=label)
+    banner = (BESIDE if facts.of_nodes else BANNER).format(label=label)
     return Page(title, "Hand-out", lead, sections, facts.version, banner, facts.statement)
 
 
@@ -61,12 +65,15 @@ def _effects(schema: Schema, coef: FloatArray) -> Iterator[tuple[float, str, str
             yield slope * next(scales), name, f"it is {category}", 2 * slope
 
 
-def _shared(facts: PublicView, many: str) -> str:
+def _shared(facts: PublicView, noun: str) -> str:
+    over = f"over all {plural(noun)}"
+    if facts.of_nodes:
+        over = f"of each {noun} over its own rows"
     numbers = sum(value.size for value in facts.shared.values())
     return (
-        f"{len(facts.steps)} releases, sums over all {many} with noise, and {numbers:,} numbers "
+        f"{len(facts.steps)} releases, sums {over} with noise, and {numbers:,} numbers "
         "that follow from them and from what was declared. Everybody who took part has the same. "
-        "No row, no score and no model of anybody is among them."
+        "No row, no score and no model that somebody made at home is among them."
     )
 
 

@@ -101,7 +101,7 @@ def test_the_plan_does_not_look_at_the_data() -> None:
     )
     for one, other in zip(loud.history_, quiet.history_, strict=True):
         assert one["mechanism"] == other["mechanism"]
-        assert one["releases"] == other["releases"]
+        assert one["count"] == other["count"]
     np.testing.assert_array_equal(loud.shared_["trust"].value, quiet.shared_["trust"].value)
 
 
@@ -122,7 +122,7 @@ def test_a_replay_gives_the_same_bits(data: Generated) -> None:
     np.testing.assert_array_equal(one.home_coef_, other.home_coef_)
     slow = simulated(data, latency=Straggler(Uniform(), slow=(2,)))
     assert not np.array_equal(one.coef_, slow.coef_)  # another order of arrival
-    assert [line["releases"] for line in slow.history_] == [3] * NODES
+    assert [line["count"] for line in slow.history_] == [3] * NODES
 
 
 # --- spending ------------------------------------------------------------------------------------

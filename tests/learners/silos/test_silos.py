@@ -262,7 +262,7 @@ def test_classes_are_learned_by_their_log_odds(learner: Any) -> None:
         "logistic", Budget(4.0), unit="example", ranges=ranges, noise="simulated", random_state=0
     )
     model.fit(X, y, task=task)
-    assert [line["releases"] for line in model.history_[:2]] == [1, 1]  # moments, then scores
+    assert [line["count"] for line in model.history_[:2]] == [1, 1]  # moments, then scores
     np.testing.assert_allclose(np.asarray(model.shared_["mean"].value), [2.0, -1.0, 0.5], atol=0.5)
     assert model.score(X, y, task=task) > 0.7
 

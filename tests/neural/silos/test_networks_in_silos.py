@@ -79,7 +79,7 @@ def test_every_silo_spends_from_a_run_of_its_own() -> None:
     spends = [e.payload["run"] for e in ledger.entries() if e.kind == "spend"]
     assert sorted(set(spends)) == sorted(node_run(model.run_, j) for j in range(SILOS))
     assert all(spends.count(run) == 3 for run in spends)
-    assert {line["releases"] for line in model.history_} == {3}
+    assert {line["count"] for line in model.history_} == {3}
 
 
 @pytest.mark.parametrize("method", ["fedavg", "mtl"])
