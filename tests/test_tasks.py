@@ -599,6 +599,23 @@ def test_a_tasks_split_depends_on_its_own_rows_and_coins_alone() -> None:
         assert len(parts[0].task(2)[0]) == 15
 
 
+def test_a_tasks_split_is_the_same_whichever_others_have_rows() -> None:
+    """A site knows only the tasks of its table: one that is not in it must not move the others."""
+    a, b, c = ([(clinic, age, "no", 1) for age in range(30)] for clinic in "abc")
+    splits = [
+        dropping(rows).split(0.5, np.random.default_rng(3))[0] for rows in (a + b + c, b + c, c)
+    ]
+    whole, fewer, lone = (train.task(train.n_tasks - 1)[0] for train in splits)
+    np.testing.assert_array_equal(whole, fewer)
+    np.testing.assert_array_equal(whole, lone)
+
+
+def test_two_tasks_with_equal_rows_are_split_by_coins_of_their_own() -> None:
+    tasks = dropping([(clinic, age, "no", 1) for clinic in "ab" for age in range(30)])
+    train, _ = tasks.split(0.5, np.random.default_rng(0))
+    assert train.task(0)[0].tolist() != train.task(1)[0].tolist()
+
+
 def test_classes_that_are_not_declared_are_dropped_with_their_rows() -> None:
     schema = as_schema({"target": Column(categories=("no", "yes"), missing="drop")}, ["x0"])
     y = ["yes", None, "perhaps", "no"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,7 +11,14 @@ import numpy as np
 
 from tacit.arrays import Array, FloatArray, IntArray
 from tacit.errors import InvalidInput
-from tacit.tasks.labels import Classes, distinct, python_values, require_one_text, require_present
+from tacit.tasks.labels import (
+    Classes,
+    canonical_label,
+    distinct,
+    python_values,
+    require_one_text,
+    require_present,
+)
 from tacit.tasks.schema import Schema, within
 from tacit.tasks.tables import as_table, as_vector
 from tacit.tasks.targets import class_pair, class_signs, measured_classes, target_numbers
@@ -181,7 +189,8 @@ class TaskSet:
         """Split every task at random: max(1, round(fraction · n_i)) rows to train on, and the rest.
 
         Both parts keep all labels. A task may have no test row left: its offsets are then equal.
-        Each task has its own coins, so that no task's rows follow from how many others there are.
+        Each task has its own coins, by its label: no task's rows follow from how many others there
+        are, or from which of them have rows.
 
         >>> tasks = TaskSet.from_arrays(np.ones((5, 1)), np.ones(5), task=[0, 0, 0, 0, 1])
         >>> train, test = tasks.split(0.5, np.random.default_rng(0))
@@ -191,8 +200,9 @@ class TaskSet:
         if not 0 < fraction < 1:
             raise InvalidInput(f"fraction must be in (0, 1), got {fraction}")
         train = np.minimum(self.sizes, np.maximum(1, np.rint(fraction * self.sizes))).astype(int)
-        owners = zip(rng.spawn(self.n_tasks), self.sizes, strict=True)
-        places = np.concatenate([own.permutation(n) for own, n in owners])
+        seed = rng.integers(2**32, size=4).tolist()
+        owners = zip(self.labels, self.sizes, strict=True)
+        places = np.concatenate([_coins(seed, label).permutation(n) for label, n in owners])
         in_train = places < np.repeat(train, self.sizes)
         parts = (in_train, train), (~in_train, self.sizes - train)
         first, second = (
@@ -267,6 +277,12 @@ def _coded_target(
     if schema is not None and pair == schema.classes:
         return schema.coded_target(y), pair
     return (target_numbers(y) if pair is None else class_signs(y, pair)), pair
+
+
+def _coins(seed: Sequence[int], label: Hashable) -> np.random.Generator:
+    """A task's own, the same whichever other tasks there are."""
+    name = hashlib.sha256(canonical_label(label).encode()).digest()
+    return np.random.default_rng([*seed, *np.frombuffer(name, "<u4").tolist()])
 
 
 def _stable_order(codes: IntArray, n_labels: int) -> IntArray:
