@@ -38,7 +38,7 @@ class Noting(Recorder):
 
     @property
     def rows(self) -> list[Any]:
-        return [rows for _, rows, _ in self.noted if rows.ndim]
+        return [rows for _, rows, _ in self.noted if rows is not None and rows.ndim]
 
 
 @pytest.fixture(scope="module")
