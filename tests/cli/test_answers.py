@@ -45,11 +45,53 @@ def test_the_page_has_the_model_in_the_units_of_the_table(fitted: Desk, command:
     assert command("hand-out", fitted.path / "model", "--task", "s03", "--out", out).code == 0
     model = load_model(out)
     page = (out / "model.html").read_text()
-    for value in (model.coef_[0, 0], 2 * model.coef_[1, 0], model.intercept_[0]):
+    for value in (model.coef_[0, 0], 2 * model.coef_[1, 0]):
         assert f"{value:.4g}".rstrip("0") in page
     changed = page.replace("The model of s03", "The model of s04")
     (out / "model.html").write_text(changed)
     assert command("verify", out).code == 1
+
+
+def moves_on(page: str) -> tuple[float, dict[tuple[str, str], float]]:
+    """What the page starts from, and by what it moves when."""
+    row = r'<th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td>'
+    moves = {(name, when): float(by) for name, when, by in re.findall(row, page)}
+    start = re.search(r"it starts from (-?[0-9.e+-]*[0-9])", page)
+    assert start is not None
+    return float(start[1]), moves
+
+
+def test_a_prediction_is_what_the_page_starts_from_and_its_moves(
+    desk: Desk, command: Command
+) -> None:
+    desk.ranges.write_text(desk.ranges.read_text().replace('"f", "m"]', '"f", "m", "x"]'))
+    assert command(*desk.fit()).code == 0
+    out, new = desk.path / "h", desk.path / "new.csv"
+    assert command("hand-out", desk.path / "model", "--task", "s03", "--out", out).code == 0
+    start, moves = moves_on((out / "model.html").read_text())
+    new.write_text("age,sex\n" + "".join(f"{age},{sex}\n" for age in (4, 11) for sex in "fmx"))
+    told = polars.read_csv(command("predict", out, new).out.encode())["prediction"].to_list()
+    added = [
+        start + age * moves["age", "one more"] + moves["sex", f"it is {sex}"]
+        for age in (4, 11)
+        for sex in "fmx"
+    ]
+    assert told == pytest.approx(added, abs=0.02)  # the page has four digits
+
+
+def test_a_page_handed_out_after_other_runs_states_the_total(
+    fitted: Desk, command: Command
+) -> None:
+    out = fitted.path / "h"
+    assert command(*fitted.fit("second", epsilon=2)).code == 0
+    assert command("hand-out", fitted.path / "model", "--task", "s03", "--out", out).code == 0
+    page = (out / "model.html").read_text()
+    assert "a factor e^3 = " in page
+    assert "a factor e^1 = " not in page
+    told = json.loads(command("verify", out / "model.html", "--json").out)
+    assert told["says"].startswith("(3, 2e-05)-DP for")
+    assert "all 2 recorded runs together" in told["says"]
+    assert command("verify", out).code == 0
 
 
 def test_labels_that_are_no_file_names_get_folders_of_their_own(
@@ -82,6 +124,10 @@ def test_a_school_joins_later_and_nothing_is_spent(fitted: Desk, command: Comman
     assert (fitted.path / "model" / "model.safetensors").read_bytes() == model
     assert command("verify", out).code == 0
     assert read(out / "seal.json")["tasks"] == ["new"]
+    page = (out / "model.html").read_text()
+    assert "new took no part: nothing of it was released" in page
+    assert "12 other schools" in page
+    assert "taking part may tell about new" not in page
     rows_only = fitted.path / "rows.csv"
     polars.read_csv(new).head(15).select("age", "sex").write_csv(rows_only)
     said = polars.read_csv(command("predict", out, rows_only).out.encode())

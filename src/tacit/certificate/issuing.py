@@ -91,14 +91,14 @@ def _as_recorded(about: CertifiedRun, ledger: Ledger) -> tuple[Guarantee, Docume
         secure_noise=guarantee.secure_noise and found.secure_noise,
         proven=guarantee.proven and found.proven,
         reason="; ".join(filter(None, [guarantee.reason, *new])),
-        not_covered=_with_delta(guarantee, found.delta, len(tasks)),
+        not_covered=with_delta(guarantee, found.delta, len(tasks)),
     )
     head = {"identity": ledger.identity, "digest": entries[-1].digest, "length": len(entries)}
     accounts = public_accounts(entries, ledger.dataset, tasks, run)
     return raised, {"ledger": head, "accounts": accounts}
 
 
-def _with_delta(guarantee: Guarantee, delta: float, units: int) -> tuple[str, ...]:
+def with_delta(guarantee: Guarantee, delta: float, units: int) -> tuple[str, ...]:
     """What is not covered, of a δ that other runs have raised."""
     if delta <= guarantee.delta:
         return guarantee.not_covered

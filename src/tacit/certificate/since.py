@@ -49,8 +49,20 @@ def _more(said: Mapping[str, Any], total: Statement) -> bool:
     return higher or total.runs > said["runs"] or bool(said["proven"] and total.doubts)
 
 
-def with_doubts(guarantee: Guarantee, since: Since | None) -> Guarantee:
-    """The guarantee, not proven where a later run on the same tasks is doubtful."""
-    if since is None or not since["doubts"]:
+def as_of_now(guarantee: Guarantee, since: Mapping[str, Any] | None) -> Guarantee:
+    """The guarantee with the total of later runs on the same tasks, not proven where one is
+    doubtful. They came after its output: whether a cap was fixed before, a seal does not say."""
+    if since is None:
         return guarantee
-    return replace(guarantee, proven=False, reason="; ".join(since["doubts"]))
+    doubts = "; ".join(since["doubts"])
+    return replace(
+        guarantee,
+        epsilon=since["epsilon"],
+        delta=since["delta"],
+        runs=since["runs"],
+        run_epsilon=guarantee.run_epsilon or guarantee.epsilon,
+        run_delta=guarantee.run_delta or guarantee.delta,
+        after_output=True,
+        proven=guarantee.proven and not doubts,
+        reason=doubts or guarantee.reason,
+    )

@@ -71,7 +71,7 @@ def adapt(
     warn([*read.notes])
     join(model, read, label, target or model.certificate().get("target"))
     with ledger_here(directory) as ledger:
-        write_hand_out(model, label, out, key, ledger, unproven=unproven)
+        write_hand_out(model, label, out, key, ledger, unproven=unproven, newcomer=True)
     found = described(model, {label: out})
     say(found, "\n".join(lines(found, f"task {label!r}", out)), as_json=as_json)
 

@@ -115,6 +115,7 @@ def write_hand_out(
     ledger: Ledger | None,
     *,
     unproven: bool,
+    newcomer: bool = False,
 ) -> None:
     """The folder of one task, with its page, sealed."""
     from tacit import folder
@@ -125,7 +126,8 @@ def write_hand_out(
     with folder.held(out):
         model.export(label, out, unproven=unproven, signing_key=key, ledger=ledger)
         column = model._column_of(label)
-        write_task_page(out, str(label), model.coef_[:, column], float(model.intercept_[column]))
+        own = model.coef_[:, column], float(model.intercept_[column])
+        write_task_page(out, str(label), *own, newcomer=newcomer)
         seal_again(out, key)  # with the page
         (out / folder.SEAL).chmod(0o600)
 

@@ -12,7 +12,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.certificate import CertifiedRun, issued, require_proven
-from tacit.certificate.since import Since, with_doubts
+from tacit.certificate.since import Since, as_of_now
 from tacit.engine import Message, Unprotected
 from tacit.errors import UntrustedMessage
 from tacit.estimator.families import Accounted
@@ -76,4 +76,4 @@ class Certified(Accounted):
             raise UntrustedMessage(
                 "its certificate is of an older format that nobody can verify; fit again"
             )
-        require_proven(with_doubts(self.guarantee_, since), unproven)
+        require_proven(as_of_now(self.guarantee_, since), unproven)

@@ -12,11 +12,11 @@ from pathlib import Path
 from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.files import replace_file
-from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE, TASK_PAGE
+from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE, SEAL, TASK_PAGE, read_json
 from tacit.report.local_page import local_page
 from tacit.report.local_view import read_local
 from tacit.report.public_page import public_page
-from tacit.report.public_view import public_facts
+from tacit.report.public_view import facts_as_of_now, public_facts
 from tacit.report.task_page import task_page
 
 
@@ -46,11 +46,14 @@ def write_local_page(folder: Path, out: Path | None = None) -> Path:
     return private
 
 
-def write_task_page(folder: Path, label: str, coef: FloatArray, intercept: float) -> Path:
-    """Writes model.html into the hand-out of one task, for its eyes only."""
+def write_task_page(
+    folder: Path, label: str, coef: FloatArray, intercept: float, *, newcomer: bool = False
+) -> Path:
+    """Writes model.html into the sealed hand-out of one task, for its eyes only."""
     page = folder / TASK_PAGE
     with _readable(folder):
-        text = task_page(public_facts(folder), label, coef, intercept).html()
+        facts = facts_as_of_now(public_facts(folder), read_json(folder / SEAL).get("since"))
+        text = task_page(facts, label, coef, intercept, newcomer=newcomer).html()
     replace_file(page, text.encode(), private=True)
     return page
 

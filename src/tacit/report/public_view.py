@@ -7,17 +7,20 @@ ledger or local.json. What was shared without a budget is left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tacit.arrays import Array
+from tacit.certificate.issuing import with_delta
+from tacit.certificate.since import as_of_now
 from tacit.errors import InvalidInput
 from tacit.folder import CERTIFICATE, MODEL, read_json, read_tensors
-from tacit.json_converter import from_json
+from tacit.json_converter import from_json, to_json
 from tacit.privacy.accounting import Cost, cost
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import event_from_json
+from tacit.privacy.planning import UNIT
 from tacit.tasks import Schema
 
 
@@ -56,6 +59,16 @@ def public_facts(folder: Path) -> PublicView:
         return _facts(certificate, description, shared)
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise InvalidInput(f"{folder} is not a tacit model: {error}") from error
+
+
+def facts_as_of_now(facts: PublicView, since: Mapping[str, Any] | None) -> PublicView:
+    """The facts with the total of runs that were recorded since, of which a seal tells."""
+    total = as_of_now(facts.guarantee, since)
+    if facts.n_tasks and total.unit == UNIT.unit:
+        left = with_delta(facts.guarantee, total.delta, facts.n_tasks)
+        total = replace(total, not_covered=left)
+    stated = {**facts.statement, "guarantee": to_json(total)}
+    return replace(facts, guarantee=total, statement=stated)
 
 
 def _released(description: Mapping[str, Any]) -> list[str]:

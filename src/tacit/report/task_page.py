@@ -21,23 +21,43 @@ BESIDE = (
 )
 
 
-def task_page(facts: PublicView, label: str, coef: FloatArray, intercept: float) -> Page:
-    """Of one task: its model (d,) in the units of the table, what was shared, what it cost."""
-    noun, many = facts.task_noun, plural(facts.task_noun)
-    others = "others" if facts.n_tasks is None else f"{facts.n_tasks - 1:,} other {many}"
-    lead = (
-        f"What {label} learned about {facts.target} together with {others}: its own model, what "
-        f"everybody sees, and what taking part may tell about {label}."
-    )
+def task_page(
+    facts: PublicView, label: str, coef: FloatArray, intercept: float, *, newcomer: bool = False
+) -> Page:
+    """Of one task: its model (d,) in the units of the table, what was shared, what it cost.
+
+    A newcomer took no part: its model was made at home of what the others had released."""
+    noun = facts.task_noun
     sections = (
         _model(facts, coef, intercept),
         Section.saying("shared", "What was shared", _shared(facts, noun)),
-        _cost(facts, noun),
+        _newcomer(facts, label) if newcomer else _cost(facts, noun),
         Section("not-covered", "What is not protected", (bullets(facts.guarantee.not_covered),)),
     )
     title = f"The model of {label}"
     banner = (BESIDE if facts.of_nodes else BANNER).format(label=label)
+    lead = _lead(facts, label, newcomer)
     return Page(title, "Hand-out", lead, sections, facts.version, banner, facts.statement)
+
+
+def _lead(facts: PublicView, label: str, newcomer: bool) -> str:
+    what = f"What {label} learned about {facts.target}"
+    if newcomer:
+        return (
+            f"{what} from its own rows and what {_others(facts, 0)} had released before: its own "
+            "model, and what everybody sees."
+        )
+    return (
+        f"{what} together with {_others(facts, 1)}: its own model, what everybody sees, and what "
+        f"taking part may tell about {label}."
+    )
+
+
+def _others(facts: PublicView, among: int) -> str:
+    """Everybody who took part, less the one who reads, if it is ``among`` them."""
+    if facts.n_tasks is None:
+        return "others"
+    return f"{facts.n_tasks - among:,} other {plural(facts.task_noun)}"
 
 
 def _model(facts: PublicView, coef: FloatArray, intercept: float) -> Section:
@@ -49,8 +69,19 @@ def _model(facts: PublicView, coef: FloatArray, intercept: float) -> Section:
     ordered = sorted(_effects(facts.schema, coef), key=lambda effect: -abs(effect[0]))
     rows = tuple((name, when, number(by), number(half)) for half, name, when, by in ordered)
     headings = "column", "when", f"{what} moves by", "over half its range"
-    start = paragraph(f"With all columns at zero it starts from {number(float(intercept))}.")
+    start = paragraph(
+        f"With every number at zero, and none of the categories above, it starts from "
+        f"{number(_start(facts.schema, coef, intercept))}: a prediction is that and the moves. A "
+        "number outside its declared range counts as the end of it."
+    )
     return Section("model", "The model", (intro, HtmlTable("The model", headings, rows), start))
+
+
+def _start(schema: Schema, coef: FloatArray, intercept: float) -> float:
+    """Where nothing has moved yet. The intercept is halfway between the codes −1 and +1 of each
+    category; not to be it is −1."""
+    coded = [bool(column.coded) for column in schema.columns for _ in column.coded or (None,)]
+    return float(intercept) - float(np.asarray(coef)[np.array(coded, dtype=bool)].sum())
 
 
 def _effects(schema: Schema, coef: FloatArray) -> Iterator[tuple[float, str, str, float]]:
@@ -83,3 +114,11 @@ def _cost(facts: PublicView, noun: str) -> Section:
         said += [words.in_practice(facts), usual(facts.guarantee.epsilon)]
     title = f"What taking part may tell about one {noun}"
     return Section("cost", title, tuple(map(paragraph, said)))
+
+
+def _newcomer(facts: PublicView, label: str) -> Section:
+    said = (
+        f"{label} took no part: nothing of it was released, so nobody learns anything of it. "
+        f"What {_others(facts, 0)} had released is promised to them: {words.promise(facts)}"
+    )
+    return Section.saying("cost", f"What this tells about {label}", said)
