@@ -70,7 +70,7 @@ def _model(facts: PublicView, coef: FloatArray, intercept: float) -> Section:
     rows = tuple((name, when, number(by), number(half)) for half, name, when, by in ordered)
     headings = "column", "when", f"{what} moves by", "over half its range"
     start = paragraph(
-        f"With every number at zero, and none of the categories above, it starts from "
+        "With every number at zero, and none of the categories above, it starts from "
         f"{number(_start(facts.schema, coef, intercept))}: a prediction is that and the moves. A "
         "number outside its declared range counts as the end of it."
     )
@@ -118,7 +118,7 @@ def _cost(facts: PublicView, noun: str) -> Section:
 
 def _newcomer(facts: PublicView, label: str) -> Section:
     said = (
-        f"{label} took no part: nothing of it was released, so nobody learns anything of it. "
-        f"What {_others(facts, 0)} had released is promised to them: {words.promise(facts)}"
+        f"{label} took no part: nothing of it was released, and the others learn nothing "
+        f"of it. To {_others(facts, 0)}, who did, this is promised: {words.promise(facts)}"
     )
     return Section.saying("cost", f"What this tells about {label}", said)
