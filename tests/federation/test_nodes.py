@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -202,6 +204,25 @@ def test_seeded_noise_and_a_trusted_server_stay_in_one_process(federation: Make)
     there = federation("AsyncProximal", noise="secure", releases=1, server="trusted")
     with pytest.raises(InvalidInput, match="one process only"):
         coordinate(there.place, there.channel())
+
+
+@pytest.mark.parametrize(
+    ("learner", "neighbours", "holdout", "refused"),
+    [
+        ("AsyncProximal", "zero-out", 0.2, True),
+        ("AsyncProximal", "zero-out", 0.0, False),
+        ("AsyncProximal", "replace", 0.2, False),
+        ("MeanRegularized", "zero-out", 0.2, False),  # all rows of a task are absent, or none
+    ],
+)
+def test_nothing_is_held_out_where_an_example_may_be_absent(
+    federation: Make, learner: str, neighbours: Any, holdout: float, refused: bool
+) -> None:
+    """One row fewer would deal all others anew, and the sum of gradients move by many."""
+    agreed = federation(learner, noise="secure", budget=Budget(8.0, neighbours=neighbours)).terms
+    terms = replace(agreed, holdout=holdout)
+    with pytest.raises(InvalidInput, match="holdout = 0") if refused else nullcontext():
+        terms.model()
 
 
 def test_sums_alone_are_for_rounds(federation: Make) -> None:

@@ -24,9 +24,10 @@ from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
 from tacit.federation.noise_shares import hidden_promise, planned_budget
 from tacit.json_converter import fields_to_json, from_json
-from tacit.privacy.budget import Budget
+from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.chain import canonical, sha256
 from tacit.privacy.gaussian import gaussian_epsilon, gaussian_mu
+from tacit.privacy.planning import UNIT
 from tacit.privacy.signing import checked_fingerprint
 from tacit.tasks import Schema, canonical_label, task_codes
 from tacit.tasks.labels import require_one_text
@@ -131,9 +132,20 @@ class Terms:
             )
         except TypeError as error:
             raise InvalidInput(f"the parameters of {self.learner}: {error}") from None
+        if isinstance(model, MultiTaskEstimator):
+            self._require_steady_split(model._unit())
         if self.fewest is not None:
             model._promise = hidden_promise(len(self.sites), self.fewest)
         return model
+
+    def _require_steady_split(self, unit: Guarantee) -> None:
+        """Which rows are held out follows from how many there are. Where an example may be absent,
+        that would deal all others of its task anew, which no noise was made for."""
+        if self.holdout and self.budget.neighbours != "replace" and unit.unit != UNIT.unit:
+            raise InvalidInput(
+                f"holdout is {self.holdout} where {unit.unit} may be absent, and its absence would "
+                'change which others are held out: use holdout = 0, or neighbours = "replace"'
+            )
 
     def _module(self) -> dict[str, Any]:
         """The network that the parameters describe, and the declared classes."""
