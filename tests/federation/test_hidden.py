@@ -263,7 +263,7 @@ def test_no_site_is_asked_for_rows_that_was_promised_sums(hidden: Any) -> None:
     told = {name: a for name, a in arrays.items() if not name.startswith("box/")}
     plain = {k: description[k] for k in ("terms", "number", "planned")} | {"kind": "contribute"}
     said, rows = unpacked(hidden.site("west").answer(packed(plain, told)))
-    assert "promised sums alone" in said["refused"]
+    assert "no site answers that where sums are sent" in said["refused"]
     assert not rows
 
 

@@ -35,7 +35,7 @@ from tacit.federation.records import secret_in
 from tacit.federation.silo_server import OverSilos
 from tacit.federation.site import KEY
 from tacit.federation.sites import Channel, Sites
-from tacit.federation.terms import Terms
+from tacit.federation.terms import Terms, Way
 from tacit.folder import RunState
 from tacit.json_converter import to_json
 from tacit.privacy.budget import Guarantee
@@ -75,6 +75,14 @@ class Journal:
 
 
 Engine = OverSites | OverHiddenSites | OverNodes | OverSilos
+ENGINES: dict[Way, Callable[[Sites], Engine]] = {
+    "rows": OverSites,
+    "updates": OverClients,
+    "sums": OverHiddenSites,
+    "silos": OverSilos,
+    "arrivals": OverNodes,
+}
+"""What runs a learner's halves, where the collector does not."""
 
 Pages = Callable[[Path, Signer], None] | None
 """Writes what people read into the folder, and seals it again."""
@@ -92,7 +100,7 @@ def coordinate(
         raise InvalidInput(f"{place / KEY} is not the key that the terms name")
     sites = Sites(terms, channel, Journal(place / JOURNAL), place / AGREEMENTS)
     try:
-        if terms.encoder is not None:
+        if terms.way == "reports":
             return Collector.at(place, sites).collect()
         return _coordinated(place, sites, signer, pages, progress)
     except Exception as error:  # whatever it is, the operator reads it there
@@ -110,9 +118,7 @@ def _coordinated(
         if not (out / folder.SEAL).exists():
             sites.note("started", run=terms.run)
             model = terms.model(ledger)
-            model._engine = _engine_for(model, sites)
-            if terms.scores and type(model._engine) is not OverSites:
-                raise InvalidInput("a mean of scores is for linear learners that trust a curator")
+            model._engine = ENGINES[terms.way](sites)
             if not isinstance(model, MultiTaskEstimator):
                 keep_coins(model, secret_in(place / COINS))
             nobody = TaskSet.without_rows(terms.labels, terms.schema)
@@ -129,22 +135,6 @@ def _coordinated(
             release_mean(sites, ledger, place)
         sites.note("finished", whole=whole, missing=sorted(terms.sites.keys() - set(whole)))
     return out
-
-
-def _engine_for(model: Any, sites: Sites) -> Engine:
-    """Rounds, or arrivals where nobody is trusted; refused where a learner has a way of its own,
-    which would run here, without anybody's rows."""
-    if not isinstance(model, MultiTaskEstimator):
-        if sites.terms.fewest is not None:
-            raise InvalidInput("fewest hides rows in sums, which networks cannot do yet")
-        return OverClients(sites)
-    if model._engines == "rounds":
-        return OverSites(sites) if sites.terms.fewest is None else OverHiddenSites(sites)
-    if model._engines is None:
-        raise InvalidInput(f"{type(model).__name__} with these parameters runs in one process only")
-    if sites.terms.fewest is not None:
-        raise InvalidInput("fewest hides rows in sums; nodes that trust nobody send releases alone")
-    return OverSilos(sites) if model._engines == "silos" else OverNodes(sites)
 
 
 def _write(model: Any, terms: Terms, signer: Signer, out: Path) -> None:

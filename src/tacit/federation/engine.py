@@ -17,7 +17,6 @@ import numpy as np
 
 from tacit.arrays import Array, FloatArray, IntArray
 from tacit.engine import Coordinator, Message, Outcome, Participant, Progress, Step, run_rounds
-from tacit.errors import InvalidInput
 from tacit.federation.own_tasks import Planned
 from tacit.federation.sites import Sites
 from tacit.privacy.planning import Door
@@ -80,7 +79,5 @@ class OverSites:
     ) -> Outcome:
         """Runs all steps; what is shared after the last. What was released before is not asked for
         again, so a coordinator that died goes on where its ledger ends."""
-        if door.at_home is not None:
-            raise InvalidInput("noise of each task's own is not drawn over a network yet")
         there, here = self.halves(participant, coordinator, door)
         return run_rounds(there, here, door, isolated=False, after=there.tell, progress=progress)

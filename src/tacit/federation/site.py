@@ -49,7 +49,7 @@ from tacit.federation.records import Records, broadcasts
 from tacit.federation.reporting import ENCODER, ExportedEncoder, reported, require_one_row
 from tacit.federation.scores import centred_scores
 from tacit.federation.silo_site import released
-from tacit.federation.terms import Terms, differences
+from tacit.federation.terms import ASKED, Terms, differences
 from tacit.federation.wire import digest, packed, unpacked
 from tacit.json_converter import from_json, to_json
 from tacit.privacy.isolation import require_alone
@@ -95,8 +95,11 @@ class Site:
         except InvalidInput as error:
             raise Refused("the coordinator", str(error)) from None
         kind = description.get("kind")
-        if kind not in self._ANSWERS:
-            raise Refused("the coordinator", f"it asks for {kind!r}, which no site answers")
+        if kind not in ("agree", *ASKED[self.terms.way]):
+            raise Refused(
+                "the coordinator",
+                f"it asks for {kind!r}: no site answers that where {self.terms.way} are sent",
+            )
         if kind != "agree" and description.get("terms") != self.terms.digest:
             raise Refused("the coordinator", "it asks under other terms than were agreed on")
         if kind != "agree" and not self._records.agreed():
@@ -138,8 +141,6 @@ class Site:
 
     def _contribute(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
         """One row for each task, across an edge to a coordinator whom the learner trusts."""
-        if self.terms.fewest is not None:
-            raise Refused("the coordinator", "it asks for rows, and was promised sums alone")
         _, rows = self._rows(description, arrays)
         Edge(self.name, CURATOR, True, []).send({"rows": Unprotected(rows)})
         return {}, {"rows": rows}
@@ -201,8 +202,8 @@ class Site:
     def _hidden(self, description: Mapping[str, Any]) -> HiddenRound:
         """The round, with the keys that everybody signed with the terms."""
         number, agreements = description.get("number"), description.get("agreements")
-        if self.terms.fewest is None or not isinstance(number, int) or number < 0:
-            raise Refused("the coordinator", "no round of secure aggregation")
+        if not isinstance(number, int) or number < 0:
+            raise Refused("the coordinator", f"round {number!r} of secure aggregation")
         if not (isinstance(agreements, dict) and agreements.keys() == set(self.terms.sites)):
             raise Refused("the coordinator", "it does not show what everybody signed")
         about = {"format": AGREEMENT}

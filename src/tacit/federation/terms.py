@@ -37,6 +37,21 @@ FORMAT = "tacit terms 1"
 NEURAL = "neural.FederatedMTL"
 """The learner whose models are networks: ``parameters["model"]`` describes them."""
 
+Way = Literal["rows", "updates", "sums", "silos", "arrivals", "reports"]
+"""What leaves a site: each task's row or each client's update, to a coordinator that is trusted;
+masked sums; releases of silos, or of nodes that nobody waits for; reports through an encoder."""
+
+ASKED: Mapping[Way, tuple[str, ...]] = {
+    "rows": ("contribute", "finish", "seal", "score"),
+    "updates": ("contribute", "finish", "seal"),
+    "sums": ("secrets", "masked", "unmask", "finish", "seal"),
+    "silos": ("release", "finish", "seal"),
+    "arrivals": ("step", "finish", "seal"),
+    "reports": ("report",),
+}
+"""What a site answers once it agreed: by its own terms, whoever asks. A row or a score without
+noise is for a coordinator that the terms trust, and for no other."""
+
 
 @cache
 def code_digest() -> str:
@@ -91,9 +106,10 @@ class Terms:
             raise InvalidInput(f"a round waits between 0 and 10⁷ seconds, got {self.seconds}")
         if self.fewest is not None and not 2 <= self.fewest <= len(self.sites):
             raise InvalidInput(f"fewest must be 2 to {len(self.sites)} sites, got {self.fewest}")
-        if not 0 <= self.scores < 1 or (self.scores and self.fewest is not None):
+        if not 0 <= self.scores < 1 or (self.scores and self.way != "rows"):
             raise InvalidInput(
-                f"scores must be in [0, 1), and 0 where rows are hidden, got {self.scores}"
+                "scores must be in [0, 1), and 0 unless a coordinator is trusted with each task's "
+                f"row, got {self.scores}"
             )
         if not 0 <= self.holdout < 1:
             raise InvalidInput(f"holdout must be in [0, 1), got {self.holdout}")
@@ -112,6 +128,29 @@ class Terms:
             name: sorted(where[canonical_label(task)] for task in site.tasks)
             for name, site in self.sites.items()
         }
+
+    @cached_property
+    def way(self) -> Way:
+        """What may leave a site, which follows from the terms alone: neither side is told it by the
+        other. InvalidInput where the learner has a way of its own, in one process."""
+        if self.encoder is not None:
+            return "reports"
+        model = self.model()
+        if not isinstance(model, MultiTaskEstimator):
+            if self.fewest is not None or model.unit != "task":
+                raise InvalidInput(
+                    "networks send updates of whole clients to a trusted coordinator"
+                )
+            return "updates"
+        if model._engines is None:
+            raise InvalidInput(f"{self.learner} with these parameters runs in one process only")
+        if model._engines == "rounds":
+            return "rows" if self.fewest is None else "sums"
+        if self.fewest is not None:
+            raise InvalidInput(
+                "fewest hides rows in sums; sites that trust nobody send releases alone"
+            )
+        return model._engines
 
     def model(self, ledger: Any = None) -> Any:
         """The learner, not fitted; it spends from this ledger."""

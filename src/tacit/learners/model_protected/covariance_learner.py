@@ -92,6 +92,11 @@ class CovarianceLearner(PrivateLearner):
                 "the data: give clip_norm"
             )
 
+    @property
+    def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
+        """Noise of each task's own is drawn in one process only."""
+        return "rounds" if self.protect_examples is None else None
+
     def _shared_model(self, shared: Message) -> FloatArray:
         return np.zeros(len(self._schema.feature_names_out) + 1)
 
