@@ -308,6 +308,7 @@ BAD: list[tuple[dict[str, Any], tuple[Any, Any, Any], str]] = [
     ({"model": nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))}, (X, Y, TASK), "BatchNorm1d"),
     ({"model": module(5)}, (X, np.where(Y > 0, "a", "b"), TASK), "5 numbers a row, 2 are needed"),
     ({"model": module(3), "loss": "squared"}, (X, SCORE, TASK), "3 numbers a row, y has 1"),
+    ({}, (X[:, :2], Y, TASK), r"takes \(3,\); rows of shape \(2,\) give it \(2,\)"),
     ({}, (SPOILT, Y, TASK), "X holds values that are not finite"),
     ({}, (X[:, 0], Y, TASK), r"must be \(rows, features"),
     ({}, (X[:0], Y[:0], TASK[:0]), "with rows"),
@@ -337,6 +338,8 @@ def test_an_undeclared_class_is_named() -> None:
 def test_rows_of_another_shape_are_refused_in_prediction() -> None:
     with pytest.raises(InvalidInput, match=r"shape \(2,\), the models were fitted on \(3,\)"):
         quick().fit(X, Y, TASK).predict(X[:, :2], TASK)
+    with pytest.raises(InvalidInput, match=r"shape \(2,\), the models were fitted on \(3,\)"):
+        quick().fit(X, Y, TASK).adapt(X[:5, :2], Y[:5], "newcomer")
     with pytest.raises(NotFittedError):
         quick().predict(X, TASK)
 

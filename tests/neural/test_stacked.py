@@ -129,14 +129,58 @@ def test_dropout_differs_between_clients_and_is_off_in_evaluation() -> None:
 @pytest.mark.parametrize(
     ("module", "words"),
     [
-        (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), "1 is a BatchNorm1d.*GroupNorm"),
+        (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), "'1' is a BatchNorm1d.*GroupNorm"),
         (nn.BatchNorm2d(3), "the model is a BatchNorm2d"),
         (nn.Sequential(nn.Flatten(), nn.ReLU()), "no parameters"),
+        (nn.LSTM(3, 2), "the model is a LSTM: recurrent layers cannot .* supported are linear"),
+        (nn.Sequential(nn.Linear(3, 4), nn.GRU(4, 2)), "layer '1' is a GRU"),
+        (nn.Sequential(nn.LazyLinear(2)), "layer '0' is a LazyLinear: it has no shapes"),
     ],
 )
 def test_what_cannot_be_personal_is_refused_with_the_reason(module: nn.Module, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         Stacked(module, torch.zeros(2, 3))
+
+
+class Branching(nn.Linear):
+    """Its way depends on numbers, which vmap cannot follow."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if x.sum() < 1 else super().forward(-x)
+
+
+def test_what_vmap_cannot_follow_is_refused_in_our_words() -> None:
+    with pytest.raises(InvalidInput, match="a Branching cannot be computed for many clients"):
+        Stacked(Branching(3, 2), torch.zeros(2, 3))
+
+
+IMAGES = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
+
+
+@pytest.mark.parametrize(
+    ("module", "row", "words"),
+    [
+        (nn.Linear(3, 2), (5,), r"takes \(3,\); rows of shape \(5,\) give it \(5,\)"),
+        (
+            IMAGES,
+            (1, 5, 5),
+            r"layer '2' is a Linear that takes \(8,\); .* \(1, 5, 5\) give it \(18,\)",
+        ),
+        (IMAGES, (4, 4), r"layer '0' is a Conv2d that takes \(1, height, width\); .* \(4, 4\)"),
+        (nn.Sequential(nn.Unflatten(1, (2, 2)), IMAGES), (3,), "Unflatten that takes other shapes"),
+        (nn.Conv2d(2, 2, 1), (4, 4), r"takes \(2, height, width\)"),  # two rows are no channels
+        (
+            nn.Sequential(nn.Linear(3, 2), nn.Flatten(0)),
+            (3,),
+            r"one output a row; .* gives \(14,\)",
+        ),
+    ],
+)
+def test_rows_that_a_layer_does_not_take_are_told_by_both_shapes(
+    module: nn.Module, row: tuple[int, ...], words: str
+) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Stacked(module, torch.zeros(2, *row))
 
 
 def test_a_buffer_is_refused_by_name() -> None:

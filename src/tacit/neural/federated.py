@@ -44,7 +44,8 @@ from tacit.neural.round_schedule import UNPLANNED, RoundSchedule, schedule
 from tacit.neural.sampling import Sampler, chosen_sampler
 from tacit.neural.secret_streams import Coins
 from tacit.neural.silos.inside_silos import NetworksInSilos
-from tacit.neural.stacked import Stacked, require_personal
+from tacit.neural.stacked import Stacked
+from tacit.neural.supported_modules import require_personal
 from tacit.parameters import (
     Between,
     Count,
@@ -71,7 +72,8 @@ class FederatedMTL(NetworksInSilos):
     >>> model.predict(X[:2], task=[0, 2]).shape
     (2,)
 
-    ``model`` is copied: its parameters are the public start, and stay as they are.
+    ``model`` is copied: its parameters are the public start, and stay as they are. Layers may be
+    any that supported_modules.py does not refuse: no recurrent ones, no batch norm, no buffers.
     ``method="auto"``: FedAvg with everybody in every round, as many rounds and as far as noise
     leaves something to learn (round_schedule.py): perhaps none, which is a warning, and free.
     ``"mtl"``: Algorithm 1 of S2; ``"fedavg"``, ``"fedprox"``. ``rounds``, ``clip_norm`` None: the

@@ -21,7 +21,7 @@ from tacit.json_converter import from_json, to_json
 from tacit.neural.client_choice import settled
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.finetuning import Finetuning, finetuned, require_kind
-from tacit.neural.inputs import as_rows, gathered
+from tacit.neural.inputs import gathered
 from tacit.neural.personal import PersonalModels
 from tacit.neural.secret_streams import Coins
 from tacit.parameters import require_unset
@@ -125,7 +125,7 @@ class FittedNetworks(Fitted):
         start = self._models.shared[None]
         if self._schema is not None and self.loss == "squared":
             y = self._schema.coded_target(y)
-        rows = as_rows(self._coded(X), start.dtype)
+        rows = self._models.rows(self._coded(X))
         examples, _, _ = gathered(rows, self._models.targets(y), None)
         stacked = self._models.stacked
         trainer = Trainer(stacked, self._work(), examples.to(start.device), self.chunk)

@@ -23,11 +23,10 @@ from torch.func import functional_call, grad, vmap
 
 from tacit.errors import InvalidInput
 from tacit.neural.layers import PERSONAL, PersonalLinear
+from tacit.neural.supported_modules import SUPPORTED, require_personal, require_rows
 
 Tape = list[tuple[str, Tensor, Tensor]]
 """Of each linear layer, as often as it was called: its path, its input and its output."""
-
-BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
 
 
 class Stacked:
@@ -36,9 +35,12 @@ class Stacked:
     def __init__(self, module: nn.Module, example: Tensor) -> None:
         """``example`` (rows, ...): a few inputs of the right shape; their values do not matter."""
         require_personal(module)
+        require_rows(module, tuple(example.shape[1:]))
         self._describe(module)
         self._layers = _with_personal_layers(module)
         self.batched = self._layers is not None and self._agrees(example[:2])
+        if not self.batched:
+            self._require_vmap(torch.zeros_like(example[:2]))
 
     @classmethod
     def plain(cls, module: nn.Module) -> Stacked:
@@ -175,6 +177,17 @@ class Stacked:
             return False
         return together.shape == alone.shape and torch.allclose(together, alone)
 
+    def _require_vmap(self, example: Tensor) -> None:
+        """Refuses a module that neither way can evaluate."""
+        W = self.start().repeat(2, 1)
+        try:
+            self._by_vmap(self.views(W), example.repeat_interleave(2, 0).to(W))
+        except RuntimeError:
+            raise InvalidInput(
+                f"a {type(self._module).__name__} cannot be computed for many clients at once: "
+                f"torch.func.vmap does not take all of its layers. Supported are {SUPPORTED}"
+            ) from None
+
 
 def _with_personal_layers(module: nn.Module) -> nn.Module | None:
     """A copy of the module; None if a parameter belongs to a layer that has no personal twin."""
@@ -190,22 +203,3 @@ def _with_personal_layers(module: nn.Module) -> nn.Module | None:
         parent, _, child = path.rpartition(".")
         setattr(twin.get_submodule(parent), child, personal(layer))
     return twin
-
-
-def require_personal(module: nn.Module) -> None:
-    """Refuses what cannot be one model per client: batch norm, and buffers in general."""
-    for path, layer in module.named_modules():
-        if isinstance(layer, BATCH_NORMS):
-            raise InvalidInput(
-                f"{path or 'the model'} is a {type(layer).__name__}: it mixes the rows of a batch "
-                "and keeps statistics of the data that no clip norm bounds; "
-                "use GroupNorm or LayerNorm instead"
-            )
-    buffers = [name for name, _ in module.named_buffers()]
-    if buffers:
-        raise InvalidInput(
-            f"the model has the buffer {buffers[0]!r}, which is no parameter and would be shared "
-            "by all clients; make it a constant of the forward function, or a parameter"
-        )
-    if not any(True for _ in module.parameters()):
-        raise InvalidInput("the model has no parameters: there is nothing to learn")

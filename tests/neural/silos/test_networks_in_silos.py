@@ -327,9 +327,19 @@ def test_bad_input_is_refused_before_anything_is_spent() -> None:
         made(ledger=ledger, unit="task").fit(X, Y, TASK, person=TASK)
     with pytest.raises(InvalidInput, match="watch="):
         made(ledger=ledger).fit(X, Y, TASK, watch=(X, Y, TASK))
+    with pytest.raises(InvalidInput, match=r"takes \(\d+,\); rows of shape \(1,\) give it \(1,\)"):
+        made(ledger=ledger).fit(X[:, :1], Y, TASK)
     with pytest.raises(NotPure):
         fitted(ledger=ledger, budget=Budget(1.0, 0.0))
     assert not [e for e in ledger.entries() if e.kind == "spend"]
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch's, of attention
+def test_a_module_without_gradients_of_single_rows_is_refused() -> None:
+    attention = nn.TransformerEncoderLayer(1, 1, 2, dropout=0.1, batch_first=True)
+    layers = nn.Unflatten(1, (D, 1)), attention, nn.Flatten(), nn.Linear(D, 2)
+    with pytest.raises(InvalidInput, match="the gradient of each row by itself"):
+        made().set_params(model=nn.Sequential(*layers)).fit(X, Y, TASK)
 
 
 def test_a_delta_that_allows_somebody_to_be_revealed_is_warned_of() -> None:

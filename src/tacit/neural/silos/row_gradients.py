@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from tacit.arrays import IntArray
+from tacit.errors import InvalidInput
 from tacit.neural.client_training import RowLoss, Trainer
 from tacit.neural.clients import NOBODY, Examples
 from tacit.neural.finetuning import filled
@@ -137,7 +138,13 @@ class RowGradients:
         rows, and a few public rows that happen to come out alike in every place prove nothing.
         """
         one = cls(trainer.stacked, trainer.work.row_loss, trainer.examples, rows=1)
-        layers = one.alone(one.stacked.start(), NOBODY)
+        try:
+            layers = one.alone(one.stacked.start(), NOBODY)
+        except RuntimeError:
+            raise InvalidInput(
+                "people inside silos need the gradient of each row by itself, which torch.func "
+                "cannot compute for all layers of this model (dropout inside attention, for one)"
+            ) from None
         if any(layer.right is None for layer in layers):
             return one, row_doubt(one, trainer)
         width = sum(layer.width for layer in layers)
