@@ -162,15 +162,18 @@ def test_a_bad_cell_ends_it_before_anything_is_spent(write: Write, tmp_path: Pat
         (made(SharedPrior, ranges={"x0": Column(bounds="private")}), "declare the ranges"),
         (made(SharedPrior, unit="example"), "one process only"),
         (made(LowRank, covariance="tasks"), "no sum over tasks"),
+        (made(LowRank, mechanism="wishart"), "nuclear norm"),
         (made(MeanRegularized, as_published=True), "one process only"),
     ],
 )
 def test_what_needs_all_rows_in_one_place_is_refused(
     model: Any, why: str, write: Write, tmp_path: Path
 ) -> None:
+    ledger = Ledger.in_memory()
     with pytest.raises(InvalidInput, match=why):
-        fit_partitions(model, write(2), tmp_path / "out", **COLUMNS)
+        fit_partitions(model.set_params(ledger=ledger), write(2), tmp_path / "out", **COLUMNS)
     assert not (tmp_path / "out").exists()
+    assert "spend" not in {entry.kind for entry in ledger.entries()}
 
 
 def test_files_are_found_and_told_apart(write: Write, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import tacit
 from tacit import Budget, folder
 from tacit.certificate.checks import checked
+from tacit.errors import InvalidInput
 from tacit.federation.coordinator import coordinate
 from tacit.privacy.ledger import Ledger
 
@@ -42,6 +43,16 @@ def test_sites_learn_the_same_bits_as_one_process(
     for name, home in there.homes.items():
         own = getattr(tacit, learner).load(home / "private")
         assert np.array_equal(own._models, here._models[there.terms.places[name]])
+
+
+def test_algorithm_1_of_all_tasks_stays_in_one_process(federation: Callable[..., Any]) -> None:
+    """Its cohorts are drawn among all tasks; a site would draw others."""
+    inputs = {"rounds": 2, "clip_norm": 1.0, "penalty": 1.0, "step": 0.01}
+    there = federation("MeanRegularized", as_published=True, **inputs)
+    with pytest.raises(InvalidInput, match="one process only"):
+        coordinate(there.place, there.channel())
+    with Ledger(there.place / folder.LEDGER) as ledger:
+        assert "spend" not in {entry.kind for entry in ledger.entries()}
 
 
 def hand_outs(home: Path) -> list[Path]:

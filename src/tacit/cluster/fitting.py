@@ -153,7 +153,7 @@ def _require_parted(model: MultiTaskEstimator, schema: Schema) -> None:
     name = type(model).__name__
     if getattr(model, "budget", None) is None:
         raise InvalidInput(f"{name} in partitions needs a budget: its twin needs all rows at once")
-    if model._engines != "rounds" or getattr(model, "as_published", False):  # cohorts of all tasks
+    if model._engines != "rounds" or getattr(model, "as_published", False):  # as printed
         raise InvalidInput(f"{name} with these parameters runs in one process only")
     if loss_named(model.loss).targets_are_classes and schema.classes is None:
         raise InvalidInput("declare the classes as ranges={'target': [...]}: no file shows all")

@@ -165,7 +165,7 @@ class InsideSilos(PublicModels):
 
     @property
     def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
-        return "rounds" if self.unit == "task" else "silos"
+        return super()._engines if self.unit == "task" else "silos"
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         if not isinstance(home, SiloHome):

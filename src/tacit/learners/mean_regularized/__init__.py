@@ -121,6 +121,11 @@ class BetweenTasks(PrivateLearner):
         elif self.relation is not None and self.penalty == "auto":
             raise InvalidInput("objective (1) has a λ: give penalty beside relation")
 
+    @property
+    def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
+        """Cohorts of Algorithm 1 are drawn among all tasks: it stays in one process."""
+        return None if self.as_published else super()._engines
+
     def _open(self, home: Home) -> Message:
         if self.penalty == "auto":
             return open_optimum(home)

@@ -51,6 +51,11 @@ class InParts:
                 f"{type(self.of).__name__} is no sum over tasks, which could be made in parts: "
                 "use another learner, or fit in one process"
             )
+        if self.of.noise.norm == "nuclear":
+            raise InvalidInput(
+                f"{type(self.of).__name__} is for the nuclear norm, in which the grid of parts may "
+                "add to the sensitivity: use Gaussian noise, or fit in one process"
+            )
 
     def part(self, rows: Any, shares: Shares) -> Part:
         """Of some units, with their own shares."""
