@@ -11,6 +11,7 @@ import pytest
 
 from tacit import Budget
 from tacit.errors import InvalidInput
+from tacit.federation.coordinator import coordinate
 from tacit.federation.own_tasks import Planned
 from tacit.federation.site import COULD_NOT
 from tacit.federation.wire import packed, unpacked
@@ -80,3 +81,28 @@ def test_terms_for_one_process_are_not_agreed_to(federation: Make) -> None:
     assert said["refused"] == COULD_NOT
     with pytest.raises(InvalidInput, match="runs in one process only"):
         _ = terms.way
+
+
+@pytest.mark.parametrize(
+    ("learner", "given"),
+    [("SharedPrior", SILOS), ("AsyncProximal", NODES), ("MeanRegularized", {"fewest": 4})],
+)
+def test_the_digest_of_a_hand_out_says_nothing_to_who_knows_the_rows(
+    federation: Make, learner: str, given: dict[str, Any]
+) -> None:
+    there = federation(learner, noise="secure", **given)
+    channel = there.channel()
+    coordinate(there.place, channel)
+    to_south = [request for address, request in channel.sent if address == "at south"]
+    request = next(each for each in to_south if unpacked(each)[0]["kind"] == "finish")
+
+    def digests() -> set[str]:
+        return set(unpacked(there.site("south").answer(request))[0]["digests"].values())
+
+    sent = digests()
+    assert sent == digests()  # asked again it says the same
+    salts = list(there.homes["south"].rglob("salt.key"))
+    assert len({salt.read_bytes() for salt in salts}) == len(sent) == 2  # none for both tasks
+    for salt in salts:
+        salt.unlink()
+    assert not sent & digests()  # all that the file holds is known, but for the salt

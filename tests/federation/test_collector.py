@@ -15,7 +15,7 @@ import tacit
 from tacit import Budget, folder
 from tacit.errors import InvalidInput
 from tacit.federation.coordinator import coordinate
-from tacit.federation.reporting import ENCODER, ExportedEncoder
+from tacit.federation.reporting import ENCODER, ExportedEncoder, reported
 from tacit.federation.site import COULD_NOT
 from tacit.federation.wire import packed, unpacked
 from tacit.privacy.ledger import Ledger
@@ -97,6 +97,37 @@ def test_another_encoder_and_a_second_row_are_refused_before_anybody_reports(
     assert devices.reports() == []
     assert {line["site"] for line in devices.journal("refused")} >= {"phone", "tablet"}
     assert not (devices.homes["tablet"] / folder.LEDGER).exists()
+
+
+@pytest.mark.parametrize("who", [["kim", "ann", "bob", "bob"], ["kim", "ann", "eve", "eve"]])
+def test_rows_that_change_after_the_agreement_report_nothing(
+    devices: Devices, who: list[str]
+) -> None:
+    """In one of them two rows are there, as many as people: the second was taken for eve's."""
+    tablet, terms = devices.site("tablet"), devices.terms
+    tablet.answer(packed({"kind": "agree", "terms": terms.to_dict()}))
+    devices.data.task = np.array(who)
+    request = packed({"kind": "report", "terms": terms.digest})
+    said, arrays = unpacked(devices.site("tablet").answer(request))
+    assert said["refused"] == COULD_NOT
+    assert not arrays
+    assert not (devices.homes["tablet"] / folder.LEDGER).exists()
+
+
+def test_no_more_rows_than_people_are_reported(devices: Devices, tmp_path: Path) -> None:
+    encoder = ExportedEncoder.read(devices.place / ENCODER)
+    with pytest.raises(InvalidInput, match="2 rows of 1 people"):
+        reported(encoder, "survey", ["ann"], np.zeros((2, 3)), tmp_path / folder.LEDGER)
+
+
+def test_reports_under_other_terms_are_nobodys_of_these(devices: Devices) -> None:
+    coordinate(devices.place, devices.channel())
+    at = devices.terms.sites
+    turned = {"phone": at["watch"], "watch": at["phone"], "tablet": at["tablet"]}
+    other = replace(devices, terms=replace(devices.terms, run="another", sites=turned, seconds=0.1))
+    other.terms.write(other.place)
+    coordinate(other.place, other.channel())
+    assert other.reports() == []  # ann's report was taken for kim's
 
 
 def test_an_encoder_for_several_reports_is_none_for_one(tmp_path: Path) -> None:

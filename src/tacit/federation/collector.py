@@ -6,8 +6,8 @@ and go: who does not answer is asked again when the collector is run again.
 
 ::
 
-    reports/00003.report     what was reported by the device of that number
-    reports.jsonl            one report a line, and users.json whose each is: anybody may see them
+    reports/TERMS/00003.report   what was reported by the device of that number under these terms
+    reports.jsonl                one report a line, for everybody; users.json says whose each is
 """
 
 from __future__ import annotations
@@ -42,8 +42,14 @@ class Collector:
         encoder = ExportedEncoder.read(place / ENCODER)
         if encoder.digest != sites.terms.encoder:
             raise InvalidInput(f"{place / ENCODER} is not the encoder of the terms")
-        files.make(place / "reports")
-        return cls(place, sites, encoder)
+        found = cls(place, sites, encoder)
+        files.make(found.reports)
+        return found
+
+    @property
+    def reports(self) -> Path:
+        """Those of these terms: another survey's are never taken for them."""
+        return self.place / "reports" / self.sites.terms.digest[:16]
 
     def collect(self) -> Path:
         """Asks until everybody reported or the time is up; the file with what there is."""
@@ -98,4 +104,4 @@ class Collector:
 
     def _file(self, name: str) -> Path:
         number = sorted(self.sites.terms.sites).index(name)
-        return self.place / "reports" / f"{number:05d}.report"
+        return self.reports / f"{number:05d}.report"

@@ -15,6 +15,7 @@ from tacit.certificate import documents
 from tacit.certificate.checks import checked
 from tacit.errors import Refused
 from tacit.estimator.fitted import Fitted
+from tacit.federation.records import Records
 from tacit.federation.terms import Terms
 from tacit.tasks import canonical_label
 from tacit.tasks.labels import written_label
@@ -25,6 +26,8 @@ PUBLIC = (*REQUIRED, folder.PUBLIC_PAGE)
 
 SHARED, HAND_OUTS, PRIVATE = "shared", "hand-outs", "private"
 """What the coordinator sent to everybody; what each task may have; what the site keeps."""
+
+SALT = "salt.key"
 
 Read = tuple[dict[str, Any], dict[str, Array], dict[str, Any]]
 """A folder: its description, arrays and certificate."""
@@ -53,21 +56,25 @@ class HandOuts:
 
     def write(self, model: Fitted, found: Read, places: Sequence[int]) -> dict[str, str]:
         """A hand-out for each task, not sealed yet, and all of them together; by place, the digest
-        of each hand-out's model."""
+        of each hand-out's model.
+
+        The coordinator signs the digests, and may not be trusted: who knows all rows but one could
+        try one candidate after another, until a digest fits. So each task's file holds 32 secret
+        bytes of its own, without which its digest says nothing."""
         description, arrays, certificate = found
         shared = {name: array for name, array in arrays.items() if name.startswith("shared.")}
 
-        def write(where: Path, columns: list[int]) -> None:
+        def write(where: Path, columns: list[int], **salt: str) -> None:
             labels = [written_label(self.terms.labels[column]) for column in columns]
             files.make(where, 0o700)
-            folder.write_model(
-                where, description | {"labels": labels}, model._arrays(columns) | shared
-            )
+            about = description | {"labels": labels} | salt
+            folder.write_model(where, about, model._arrays(columns) | shared)
             documents.write(where / folder.CERTIFICATE, certificate)
 
         write(self.place / PRIVATE, list(places))
+        records = Records.at(self.place, self.terms)
         for place in places:
-            write(self.of(place), [place])
+            write(self.of(place), [place], salt=records.of(place).secret(SALT).hex())
         return {str(i): documents.file_digest(self.of(i) / folder.MODEL) for i in places}
 
     def of(self, place: int) -> Path:

@@ -48,9 +48,9 @@ class Records:
         return cls(place)
 
     def of(self, place: int) -> Records:
-        """Those of one of its nodes, which is asked by itself."""
-        files.make(self.place / f"node {place}", 0o700)
-        return Records(self.place / f"node {place}")
+        """Those of one of its tasks: what it alone was asked, and its own secrets."""
+        files.make(self.place / f"task {place}", 0o700)
+        return Records(self.place / f"task {place}")
 
     def agreed(self) -> bool:
         """Whether the site has signed."""

@@ -91,12 +91,11 @@ class ExportedEncoder:
         return found
 
 
-def require_one_row(tasks: TaskSet, labels: Sequence[Hashable]) -> None:
+def require_one_row(tasks: TaskSet) -> None:
     """InvalidInput unless everybody has exactly one."""
-    sizes = dict(zip(tasks.labels, tasks.sizes.tolist(), strict=True))
-    for label in labels:
-        if sizes.get(label, 0) != 1:
-            raise InvalidInput(f"{label!r} has {sizes.get(label, 0)} rows; people report once")
+    for label, size in zip(tasks.labels, tasks.sizes.tolist(), strict=True):
+        if size != 1:
+            raise InvalidInput(f"{label!r} has {size} rows; people report once")
 
 
 def reported(
@@ -106,6 +105,8 @@ def reported(
 
     BudgetExceeded if somebody reported before, in another run.
     """
+    if len(rows) != len(labels):
+        raise InvalidInput(f"{len(rows)} rows of {len(labels)} people; each reports once")
     promised = encoder.guarantee
     with Ledger(file) as whole:
         ledger = whole.beside(whole.dataset, cap=encoder.budget)

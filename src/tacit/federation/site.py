@@ -134,8 +134,7 @@ class Site:
             self._own()
             return
         self._encoder()
-        own = [self.terms.labels[i] for i in self.terms.places[self.name]]
-        require_one_row(among(self.read(), own), own)
+        self._people()
 
     # --- rounds --------------------------------------------------------------------------------
 
@@ -261,11 +260,15 @@ class Site:
 
     def _report(self, _: Mapping[str, Any], __: Mapping[str, Array]) -> Said:
         """One report of each of its people, for whoever asks under these terms."""
-        tasks, encoder = self.read(), self._encoder()
-        own = [self.terms.labels[i] for i in self.terms.places[self.name]]
-        rows = among(tasks, own).X
-        found = reported(encoder, self.terms.run, own, rows, self.place / folder.LEDGER)
-        return {}, {"rows": found}
+        people, encoder = self._people(), self._encoder()
+        ledger = self.place / folder.LEDGER
+        return {}, {"rows": reported(encoder, self.terms.run, people.labels, people.X, ledger)}
+
+    def _people(self) -> TaskSet:
+        """Those who report, as their rows are now; InvalidInput unless each has one."""
+        found = among(self.read(), [self.terms.labels[i] for i in self.terms.places[self.name]])
+        require_one_row(found)
+        return found
 
     def _encoder(self) -> ExportedEncoder:
         found = ExportedEncoder.read(self.place / ENCODER)
