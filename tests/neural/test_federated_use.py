@@ -222,7 +222,7 @@ def test_nothing_of_an_unprotected_run_leaves(tmp_path: Path) -> None:
 @pytest.mark.parametrize("budget", [None, REPLACE])
 def test_saving_and_loading_predicts_the_same(tmp_path: Path, budget: Budget | None) -> None:
     said = np.where(Y > 0, "yes", "no")
-    model = quick(budget=budget).fit(X, said, TASK)
+    model = quick(budget=budget, classes=["no", "yes"]).fit(X, said, TASK)
     again = FederatedMTL.load(model.save(tmp_path / "model"), module())
     np.testing.assert_array_equal(again.predict(X, TASK), model.predict(X, TASK))
     np.testing.assert_array_equal(
@@ -315,6 +315,15 @@ BAD: list[tuple[dict[str, Any], tuple[Any, Any, Any], str]] = [
     ({}, (X, Y[:-1], TASK), "X has 53 rows, y has 52"),
     ({}, (X, Y, TASK[:-1]), "task has 52 labels"),
     ({}, (X, [[c] for c in Y], TASK), "one class a row"),
+    ({}, (X, ["a", None] + ["b"] * 51, TASK), r"y has 1 missing value.* the first in row 1"),
+    ({}, (X, np.array(["a", 1] + ["b"] * 51, dtype=object), TASK), "y mixes int and str"),
+    ({}, (X, Y + 0.5, TASK), r"fractions.*: loss='squared' learns numbers$"),
+    (
+        {},
+        (X, Y + 1, TASK),
+        r"2 outputs stand for the classes 0 to 1, .* in \d+ of 53 rows; declare",
+    ),
+    ({}, (X, 2 * Y - 1, TASK), r"as in classes=\[1, 2\]"),
     ({"loss": "squared", "model": module(1)}, (X, SCORE + np.inf, TASK), "y holds values that"),
     ({}, ([["a", "b", "c"]] * 53, Y, TASK), "must hold numbers"),
 ]

@@ -27,15 +27,8 @@ from tacit.neural.checkpoint import Checkpoint, left_off, named_run
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
 from tacit.neural.finetuning import Finetuning
-from tacit.neural.guarantee import doubts, guaranteed
-from tacit.neural.inputs import (
-    Classes,
-    as_rows,
-    chosen_device,
-    examples_of,
-    gathered,
-    targets_of,
-)
+from tacit.neural.guarantee import doubts, guaranteed, warn_of_measured
+from tacit.neural.inputs import Classes, as_rows, chosen_device, examples_of, gathered, targets_of
 from tacit.neural.isolation_trial import doubt
 from tacit.neural.personal import PersonalModels, require_usable, width
 from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedPlan, FederatedServer, Method
@@ -146,6 +139,8 @@ class FederatedMTL(NetworksInSilos):
         rows = as_rows(X, self._dtype())
         stacked = Stacked(self._module(), rows[:2].to(chosen_device(self.device)))
         classes, targets = targets_of(y, self.loss, self.classes, width(stacked, rows), rows.dtype)
+        if self.budget is not None:
+            warn_of_measured(classes)
         examples, labels, whose = gathered(rows, targets, task, person)
         trainer = self._trainer(stacked, examples)
         return self._learned(trainer, labels, classes, progress, watch, whose)

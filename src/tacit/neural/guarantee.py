@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
+from tacit.errors import PrivacyWarning
+from tacit.neural.inputs import Classes
 from tacit.neural.isolation_trial import ASSUMED
 from tacit.neural.pmtl import FederatedPlan
 from tacit.neural.sampling import Everyone
@@ -14,6 +17,16 @@ NOT_COVERED = (*UNIT.not_covered, "the parameters that the module came with", *A
 OWN_BROADCAST = "the broadcast that a client alone listens to: hand it to nobody but that client"
 SEEDED = "coins from a seeded generator: who takes part is no secret"
 MEASURED = "classes taken from the data: declare them with classes="
+
+
+def warn_of_measured(classes: Classes | None) -> None:
+    """PrivacyWarning if the classes were taken from the data."""
+    if classes is not None and classes.measured:
+        warnings.warn(
+            f"{MEASURED}. Which classes there are is then told to everybody, and nothing is proven",
+            PrivacyWarning,
+            stacklevel=3,
+        )
 
 
 def doubts(plan: FederatedPlan, together: str, *, seeded: bool, measured: bool) -> list[str]:

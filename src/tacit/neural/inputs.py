@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.arrays import Array, IntArray
+from tacit.arrays import Array, FloatArray, IntArray
 from tacit.errors import InvalidInput, UndeclaredValue
 from tacit.json_converter import to_json
 from tacit.neural.clients import Examples
 from tacit.tasks import TaskSet, task_codes
+from tacit.tasks.labels import require_present
 
 
 def chosen_device(device: str | None) -> torch.device:
@@ -90,8 +91,8 @@ class Classes:
 
 
 def known_classes(declared: Any, y: Any, outputs: int) -> Classes:
-    """As declared; or 0, ..., outputs − 1 if y holds whole numbers, false and true among them (the
-    module declares them), however they are written; or what y holds, which is not public.
+    """As declared; or 0, ..., outputs − 1 if y holds numbers, false and true among them (the module
+    declares them), however they are written; or what y holds, which is not public.
 
     >>> known_classes(None, [0, 2, 2], 4).values, known_classes(None, ["a", "b"], 2).measured
     (array([0, 1, 2, 3]), True)
@@ -99,7 +100,8 @@ def known_classes(declared: Any, y: Any, outputs: int) -> Classes:
     labels = _labels(y)
     if declared is not None:
         found = Classes(np.asarray(declared))
-    elif labels.dtype.kind in "biuf" and np.all(labels == np.round(labels.astype(np.float64))):
+    elif labels.dtype.kind in "biuf":
+        _require_numbered(labels.astype(np.float64), outputs)
         found = Classes(np.arange(outputs))
     else:
         found = Classes(np.unique(labels), measured=True)
@@ -111,6 +113,22 @@ def known_classes(declared: Any, y: Any, outputs: int) -> Classes:
             f"each of the classes {found.values.tolist()[:10]} (declare them with classes=)"
         )
     return found
+
+
+def _require_numbered(labels: FloatArray, outputs: int) -> None:
+    """Refuses numbers that are no numbers of outputs; says none of them, they may be targets."""
+    if np.any(labels != np.round(labels)):
+        raise InvalidInput(
+            "y holds numbers with fractions, and loss='cross_entropy' learns classes: "
+            "loss='squared' learns numbers"
+        )
+    others = int(np.sum((labels < 0) | (labels >= outputs)))
+    if others:
+        raise UndeclaredValue(
+            f"the model's {outputs} outputs stand for the classes 0 to {outputs - 1}, and y holds "
+            f"other numbers in {others} of {len(labels)} rows; declare what the outputs stand for, "
+            "as in classes=[1, 2], or learn numbers with loss='squared'"
+        )
 
 
 def targets_of(
@@ -131,6 +149,10 @@ def _labels(y: Any) -> Array:
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise InvalidInput(f"y must be (rows,), one class a row, got shape {labels.shape}")
+    require_present(labels, "y")
+    kinds = sorted({type(label).__name__ for label in labels}) if labels.dtype.kind == "O" else []
+    if len(kinds) > 1:
+        raise InvalidInput(f"y mixes {' and '.join(kinds)}: write all classes in one way")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InvalidInput("y holds values that are not finite")
     return labels
