@@ -169,6 +169,7 @@ def test_a_page_alone_is_added_up_again_and_says_what_it_cannot_show(
     page = (out if name == "model.html" else fitted.path / "model") / name
     done = command("verify", page)
     assert done.code == 0, done.out
+    assert "None" not in done.out
     assert "verified      arithmetic: this run's epsilon follows from its steps" in done.out
     assert "cannot verify the text and plots of the page, and who made it" in done.out
     assert command("verify", page, "--key", "0" * 64).code == 1
@@ -184,6 +185,16 @@ def test_a_smaller_epsilon_is_seen_in_what_stands_alone(
     assert smaller != text
     file.write_text(smaller)
     assert command("verify", file).code == 1
+
+
+def test_a_total_below_that_of_its_run_is_not_sound(fitted: Desk, command: Command) -> None:
+    page = fitted.path / "model" / "report.html"
+    text = page.read_text()
+    smaller = re.sub(r'"epsilon":[0-9.]+,"neighbours"', '"epsilon":0.5,"neighbours"', text)
+    assert smaller != text
+    page.write_text(smaller)
+    done = command("verify", page)
+    assert (done.code, "a total epsilon of 0.5, its run alone: " in done.out) == (1, True)
 
 
 def test_a_file_that_carries_no_certificate_has_a_verdict(fitted: Desk, command: Command) -> None:
@@ -228,6 +239,8 @@ def test_runs_are_compared_side_by_side_with_a_page(fitted: Desk, command: Comma
     folders, page = [fitted.path / "model", fitted.path / "second"], fitted.path / "compared.html"
     found = json.loads(command("compare", *folders, "--out", page, "--json").out)["runs"]
     assert [run["learner"] for run in found] == ["SharedPrior", "MeanRegularized"]
+    assert [round(run["epsilon"], 6) for run in found] == [1, 1]
+    assert [round(run["total"], 6) for run in found] == [1, 2]
     local = read(folders[1] / "local.json")["scores"]
     assert found[1]["together"] == local["together"]["overall"]
     assert page.stat().st_mode & 0o077 == 0

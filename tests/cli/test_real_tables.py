@@ -77,7 +77,8 @@ def test_a_messy_table_becomes_a_private_model_and_its_page_in_two_commands(
     )
     assert "read as separated by semicolons, with decimal commas" in told(second)
     assert "3 ranges are found privately (age, income, score), for " in second.err
-    assert "cells without a number count as the middle" in second.err
+    assert re.search(r"'income': \d+ of 2,560 cells hold no number, e.g. 'k.A.'", second.err)
+    assert "they count as the middle of the range" in second.err
     assert "Private view, on " in second.out
     certificate = json.loads((out / "certificate.json").read_text())
     assert certificate["guarantee"]["proven"]
@@ -357,3 +358,50 @@ def test_a_fit_says_what_joining_brought_and_warns_where_it_did_not_help(
     spread = command(*desk.fit("second", learner="averaged", dataset="other"))
     assert "joining did not help" in told(spread)
     assert "one model for all" in spread.out
+
+
+# --- what is read as declared and may not be meant -----------------------------------------------
+
+
+def test_a_table_of_which_no_row_is_left_spends_nothing(tmp_path: Path, command: Command) -> None:
+    table, out = tmp_path / "t.csv", tmp_path / "model"
+    rows = [f'{school},"1{i},5","4{i},2"' for school in ("a", "b") for i in range(5)]
+    table.write_text("\n".join(["school,age,score", *rows]) + "\n")
+    asked = ["fit", table, "--task", "school", "--target", "score", "--epsilon", 1, "--out", out]
+    done = command(*asked, "--range", "age=0:20", "--range", "score=0:60")
+    assert done.code == 2
+    assert "all 10 rows of t.csv would be dropped" in done.err
+    assert "--decimal comma" in done.err
+    assert not (tmp_path / "t.csv.ledger.sqlite").exists()
+
+
+def test_one_task_without_rows_stops_nothing(desk: Desk, command: Command) -> None:
+    desk.ranges.write_text(
+        desk.ranges.read_text().replace("high = 70", 'high = 70\nmissing="drop"')
+    )
+    desk.table.write_text(re.sub(r"(?m)^(s03,.*),[^,]*$", r"\1,n/a", desk.table.read_text()))
+    done = command(*desk.fit())
+    assert done.code == 0, done.err
+    assert "'score'" in done.err
+    assert "cells hold no number, e.g. 'n/a'; they drop their rows" in done.err
+
+
+def test_cells_outside_their_range_or_no_numbers_are_told_to_the_terminal_alone(
+    desk: Desk, command: Command
+) -> None:
+    declared = 'low = 10\nhigh = 12\nmissing = "middle"'
+    desk.ranges.write_text(desk.ranges.read_text().replace("low = 4\nhigh = 19", declared))
+    text = desk.table.read_text()
+    desk.table.write_text(re.sub(r"(?m)^(s00),\d+", r"\1,95 %", text))
+    ages = [line.split(",")[1] for line in desk.table.read_text().splitlines()[1:]]
+    unread, n = ages.count("95 %"), len(ages)
+    outside = sum(age != "95 %" and not 10 <= int(age) <= 12 for age in ages)
+    fit = command(*desk.fit())
+    assert fit.code == 0, fit.err
+    predicted = command("predict", desk.path / "model", desk.table)
+    for done in (fit, predicted):
+        assert f"'age': {unread} of {n} cells hold no number, e.g. '95 %'" in done.err
+        assert f"'age': {outside} of {n} rows outside 10 to 12" in done.err
+        assert "hold no number" not in done.out
+    for name in ("certificate.json", "report.html"):
+        assert "hold no number" not in (desk.path / "model" / name).read_text()

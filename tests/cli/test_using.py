@@ -70,7 +70,20 @@ def test_an_unknown_task_is_an_error_or_gets_the_shared_model(
     new.write_text("school,age,sex\ns99,10,f\n")
     done = command("predict", fitted.path / "model", new)
     assert (done.code, "'s99'" in done.err, "--unknown shared" in done.err) == (2, True, True)
-    assert command("predict", fitted.path / "model", new, "--unknown", "shared").code == 0
+    assert "did you mean" in done.err
+    new.write_text("school,age,sex\ns99,10,f\ns01,9,m\ns99,12,m\n")
+    shared = command("predict", fitted.path / "model", new, "--unknown", "shared")
+    assert shared.code == 0
+    assert "2 of 3 rows are of 1 tasks that were not fitted" in shared.err
+
+
+def test_an_empty_task_cell_is_named_as_a_spreadsheet_does(fitted: Desk, command: Command) -> None:
+    new = fitted.path / "new.csv"
+    new.write_text("school,age,sex\ns01,10,f\n,10,f\n")
+    done = command("predict", fitted.path / "model", new)
+    assert done.code == 2
+    assert "column 'school' has 1 missing value(s)" in done.err
+    assert "the first in row 3" in done.err
 
 
 def test_labels_and_categories_keep_their_type_in_new_tables(desk: Desk, command: Command) -> None:

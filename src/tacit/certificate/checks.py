@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,7 @@ def checked_statement(said: Mapping[str, Any], expected: str | None = None) -> F
         wrong.append(
             f"it says epsilon {rounded_down(claimed, 6)}, its steps: {rounded_up(spent, 6)}"
         )
+    wrong += _uncovered(guarantee, totals.values())
     return Finding(
         tuple(wrong),
         expected=expected,
@@ -169,6 +170,16 @@ def checked_statement(said: Mapping[str, Any], expected: str | None = None) -> F
         unverified=_as_stated(said["steps"]),
         beyond=(*PAGE_CANNOT, *(["the epsilon of sampled steps"] if sampled else [])),
     )
+
+
+def _uncovered(guarantee: Guarantee, totals: Iterable[Cost]) -> Iterator[str]:
+    """A total covers its run: the run's steps at the total's δ, and its ε where δ is no larger."""
+    least = max(total.epsilon_at(guarantee.delta) for total in totals)
+    if guarantee.delta <= guarantee.run_delta:
+        least = max(least, guarantee.run_epsilon)
+    if not guarantee.epsilon >= least * (1 - SLACK):
+        said, own = rounded_down(guarantee.epsilon, 6), rounded_up(least, 6)
+        yield f"it says a total epsilon of {said}, its run alone: {own}"
 
 
 def _times(each: Cost, count: int) -> Cost:

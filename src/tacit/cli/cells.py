@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.arrays import Array
+from tacit.cli.output import FIRST_ROW
 from tacit.errors import BadCell, InvalidInput, MissingValues
 from tacit.tasks import Column, Schema, canonical_label, task_codes
-from tacit.tasks.csv_dialects import decimal_points
-from tacit.tasks.labels import category, distinct
+from tacit.tasks.csv_dialects import COMMA_NUMBER, decimal_points
+from tacit.tasks.labels import category, distinct, missing_mask, require_present
 from tacit.tasks.table_files import FileTable
-from tacit.tasks.tables import Table, as_vector
+from tacit.tasks.tables import Table, as_vector, readable_numbers
 
 if TYPE_CHECKING:
     import polars
 
-FIRST_ROW = 2
-"""How a spreadsheet numbers the first row below the header."""
+SHOWN = 20
+"""How many characters of a cell are shown."""
 
 
 def features(table: FileTable, schema: Schema) -> Table:
@@ -49,6 +50,7 @@ def task_texts(series: polars.Series) -> Array:
             f"column {series.name!r} holds {series.dtype}, by which no task can be called; "
             "expected text, numbers or dates"
         )
+    require_present(as_vector(series, series.name), f"column {series.name!r}")
     labels, codes = task_codes(series, len(series))
     return np.array([canonical_label(label) for label in labels], dtype=object)[codes]
 
@@ -70,6 +72,39 @@ def bad_cells(table: FileTable, columns: Iterable[tuple[str, Column]]) -> Iterat
             column.transform(cells(table.frame[name], column, table.decimal), name)
         except InvalidInput as error:
             yield told(error)
+
+
+def doubtful_cells(table: FileTable, columns: Iterable[tuple[str, Column]]) -> Iterator[str]:
+    """What is read as declared and may not be meant, column by column: cells that hold no number
+    and count as the middle or drop their row, and numbers outside the range. A private view."""
+    for name, column in columns:
+        if column.categories is not None:
+            continue
+        values = cells(table.frame[name], column, table.decimal)
+        numbers, n = readable_numbers(values, name), f"{len(values):,}"
+        unread = ~np.isfinite(numbers)
+        if unread.any() and column.missing in ("middle", "drop"):
+            written = values[unread & ~missing_mask(values)]
+            such_as = f", e.g. {str(written[0])[:SHOWN]!r}" if len(written) else ""
+            means = {"middle": "count as the middle of the range", "drop": "drop their rows"}
+            meant = means[column.missing]
+            yield f"{name!r}: {unread.sum():,} of {n} cells hold no number{such_as}; they {meant}"
+        if column.low is None or column.high is None:
+            continue
+        outside = int(((numbers < column.low) | (numbers > column.high)).sum())
+        if outside:
+            within = f"{column.low:g} to {column.high:g}"
+            yield f"{name!r}: {outside:,} of {n} rows outside {within}; they count as its ends"
+
+
+def comma_hint(table: FileTable, names: Iterable[str]) -> str:
+    """The end of an error message about cells in which a decimal comma was not read as one."""
+    import polars
+
+    texts = [s for s in map(table.frame.get_column, names) if s.dtype == polars.String]
+    if table.decimal == "." and any(s.str.contains(COMMA_NUMBER).any() for s in texts):
+        return "; cells look like numbers with a decimal comma: --decimal comma reads them"
+    return ""
 
 
 def told(error: InvalidInput) -> str:

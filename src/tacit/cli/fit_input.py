@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.arrays import Array
-from tacit.cli.cells import bad_cells, cells, features, task_texts, told
+from tacit.cli.cells import (
+    bad_cells,
+    cells,
+    comma_hint,
+    doubtful_cells,
+    features,
+    task_texts,
+    told,
+)
 from tacit.cli.declarations import Declarations, read_declarations
 from tacit.cli.learner_choice import (
     AUTOMATIC,
@@ -24,7 +32,7 @@ from tacit.errors import InvalidInput
 from tacit.linear.losses import LossName
 from tacit.privacy.budget import Budget
 from tacit.rounding import rounded_up
-from tacit.tasks import Schema, TaskSet, task_codes
+from tacit.tasks import Column, Schema, TaskSet, task_codes
 from tacit.tasks.table_files import FileTable, Written, read_file
 from tacit.tasks.tables import require_column
 
@@ -121,7 +129,7 @@ class FitData:
     learner: str
     dropped: int  # rows that were left out, as declared
     person: Array | None = None  # (N,), whose each row of the table is
-    notes: tuple[str, ...] = ()  # what was guessed about the file
+    notes: tuple[str, ...] = ()  # what was guessed about the file, and which cells are doubtful
     partitions: Partitions | None = None  # where the rows are, if ``tasks`` has names alone
 
     @property
@@ -149,7 +157,29 @@ def read_data(request: FitRequest) -> FitData:
     name = AUTOMATIC if request.learner == "auto" else request.learner
     dropped = table.frame.height - tasks.n_rows
     people = _people(table.frame, request)
-    return FitData(schema, loss, tasks, name, dropped, people, notes=table.notes)
+    notes = (*table.notes, *doubtful_cells(table, _named(request, schema)))
+    _require_rows(tasks, table, request, schema)
+    return FitData(schema, loss, tasks, name, dropped, people, notes=notes)
+
+
+def _require_rows(tasks: TaskSet, table: FileTable, request: FitRequest, schema: Schema) -> None:
+    """Refuse a table of which no row is left, before anything is spent on it. Whether one task has
+    rows stops nothing: that is its own affair."""
+    if tasks.n_rows:
+        return
+    named = dict(_named(request, schema))
+    why = "; ".join(doubtful_cells(table, named.items())) or "cells are empty or undeclared"
+    numbers = [name for name, column in named.items() if column.categories is None]
+    raise InvalidInput(
+        f"all {table.frame.height:,} rows of {request.table.name} would be dropped: {why}"
+        f"{comma_hint(table, numbers)}"
+    )
+
+
+def _named(request: FitRequest, schema: Schema) -> Iterator[tuple[str, Column]]:
+    """Every declared column with its name, the target last."""
+    yield from zip(schema.feature_names, schema.columns, strict=True)
+    yield request.target, schema.target
 
 
 def declared_schema(request: FitRequest, table: FileTable) -> Schema:
@@ -197,8 +227,7 @@ def _problems(table: FileTable, request: FitRequest, schema: Schema) -> Iterator
         task_texts(table.frame[request.task])
     except InvalidInput as error:
         yield told(error)
-    named = zip(schema.feature_names, schema.columns, strict=True)
-    found = [*bad_cells(table, (*named, (request.target, schema.target)))]
+    found = [*bad_cells(table, _named(request, schema))]
     yield from found
     if any("empty cell(s)" in said for said in found):
         where = HERE if request.ranges is None else request.ranges.name
@@ -223,7 +252,6 @@ def warnings_for(request: FitRequest, data: FitData) -> list[str]:
         found.append(
             price_of_ranges(data.schema, request.target, request.budget, data.tasks.n_tasks)
         )
-        found += _without_numbers(data)
     if data.tasks.n_features > data.tasks.n_tasks:
         found.append(
             f"{data.tasks.n_features:,} columns outnumber {data.tasks.n_tasks:,} tasks: little can "
@@ -235,12 +263,3 @@ def warnings_for(request: FitRequest, data: FitData) -> list[str]:
             f"with such a delta {noun} of m may leak"
         )
     return found
-
-
-def _without_numbers(data: FitData) -> Iterator[str]:
-    """Cells that wait for the middle of a range."""
-    empty = np.isnan(data.tasks.X).sum(axis=0)
-    named = zip(data.tasks.feature_names, empty.tolist(), strict=True)
-    told = [f"{count} of {name!r}" for name, count in named if count]
-    if told:
-        yield f"cells without a number count as the middle of the range: {', '.join(told)}"

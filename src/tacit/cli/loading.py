@@ -61,11 +61,24 @@ def label_named(text: str, labels: Sequence[Hashable]) -> Hashable:
     >>> label_named("7", (6, 7)), label_named(" b", ("a", "b"))
     (7, 'b')
     """
-    from tacit.errors import nearest
     from tacit.tasks import canonical_label
 
     known = {canonical_label(label): label for label in labels}
     if (asked := canonical_label(text)) not in known:
-        near = nearest(asked, known)
+        near = near_label(asked, labels)
         raise InvalidInput(f"task {text!r} is not one of the {len(labels)} fitted tasks{near}")
     return known[asked]
+
+
+def near_label(asked: str, labels: Sequence[Hashable]) -> str:
+    """The end of an error message that suggests a label; first one whose zeros a spreadsheet lost.
+
+    >>> near_label("12", ("00012", "00013")), near_label("hilside", ("hillside", "lakeside"))
+    ("; did you mean '00012'?", "; did you mean 'hillside'?")
+    """
+    from tacit.errors import nearest
+    from tacit.tasks import canonical_label
+
+    known = [canonical_label(label) for label in labels]
+    padded = [text for text in known if text.lstrip("0") == asked.lstrip("0")]
+    return nearest(padded[0], padded) if padded else nearest(asked, known)

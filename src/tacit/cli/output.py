@@ -10,6 +10,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+FIRST_ROW = 2
+"""How a spreadsheet numbers the first row below the header."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 """Errors are then one object too: {"error": what went wrong, "code": the exit code}."""
 
@@ -72,7 +75,12 @@ def stop(error: BaseException | str, code: int, *, as_json: bool, **details: Any
 
 
 def _told(error: BaseException | str) -> str:
-    """An error of the system as people say it: the file, then what is wrong with it."""
+    """An error of the system as people say it: the file, then what is wrong with it; one of a table
+    with its rows counted as a spreadsheet does."""
+    from tacit.errors import BadCell
+
+    if isinstance(error, BadCell):
+        return error.as_counted_from(FIRST_ROW)
     if isinstance(error, OSError) and error.strerror:
         named = error.filename or "the output"
         return f"{named}: {error.strerror}"

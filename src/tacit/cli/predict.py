@@ -72,9 +72,9 @@ def predict(
     require_sealed(directory, certificate, as_json=as_json)
     task = task or task_column(certificate)
     read = read_file(table, Written(separator, decimal, query, sheet, task))
-    predicted, empty = predictions(model, read, task, unknown)
+    predicted, said_of_rows = predictions(model, read, task, unknown)
     frame = without_formulas(predicted)
-    warn([*read.notes, *empty])
+    warn([*read.notes, *said_of_rows])
     if out is None:
         sys.stdout.write(frame.write_csv())
         return
@@ -87,7 +87,7 @@ def predictions(
     model: MultiTaskEstimator, table: FileTable, task: str | None, unknown: str
 ) -> tuple[Any, list[str]]:
     """A polars frame: the task of each row, its prediction, and the probability of a class; and
-    what is to be said about rows that have none."""
+    what is to be said about cells and rows."""
     import numpy as np
     import polars
 
@@ -107,7 +107,10 @@ def predictions(
         whose = None if labels is None else labels[sound]
         found = _predicted(model, rows.at(sound), whose, unknown)
     whole = {_free(name, task): _spread(values, sound) for name, values in found.items()}
-    return polars.DataFrame(columns | whole), _empty(table, model._schema, sound)
+    said = _said(table, model._schema, sound)
+    if labels is not None and unknown == "shared":
+        said += _by_the_shared_model(model, labels)
+    return polars.DataFrame(columns | whole), said
 
 
 def _free(name: str, task: str | None) -> str:
@@ -123,15 +126,28 @@ def _spread(values: Any, sound: Any) -> Any:
     return polars.Series([None] * len(sound), dtype=kept.dtype).scatter(sound.nonzero()[0], kept)
 
 
-def _empty(table: FileTable, schema: Schema, sound: Any) -> list[str]:
-    """How many rows have no prediction, and why."""
-    from tacit.cli.cells import bad_cells
+def _said(table: FileTable, schema: Schema, sound: Any) -> list[str]:
+    """Which cells are doubtful; how many rows have no prediction, and why."""
+    from tacit.cli.cells import bad_cells, doubtful_cells
 
-    if sound.all():
+    named = [*zip(schema.feature_names, schema.columns, strict=True)]
+    said = [*doubtful_cells(table, named)]
+    if not sound.all():
+        why = "; ".join(bad_cells(table, named)) or "cells are empty, or not as declared"
+        said.append(f"{int((~sound).sum())} rows have no prediction: {why}")
+    return said
+
+
+def _by_the_shared_model(model: MultiTaskEstimator, labels: Any) -> list[str]:
+    """How many rows are of tasks that were not fitted."""
+    from tacit.tasks import canonical_label
+
+    known = {canonical_label(label) for label in model.tasks_}
+    strange = [label for label in labels if label not in known]
+    if not strange:
         return []
-    named = zip(schema.feature_names, schema.columns, strict=True)
-    why = "; ".join(bad_cells(table, named)) or "cells are empty, or not as declared"
-    return [f"{int((~sound).sum())} rows have no prediction: {why}"]
+    whose = f"of {len({*strange}):,} tasks that were not fitted"
+    return [f"{len(strange):,} of {len(labels):,} rows are {whose}: the shared model predicts them"]
 
 
 def without_formulas(frame: Any) -> Any:
@@ -164,6 +180,7 @@ def _marked(text: Any) -> Any:
 
 
 def _predicted(model: MultiTaskEstimator, X: Any, labels: Any, unknown: Any) -> dict[str, Any]:
+    from tacit.cli.loading import near_label
     from tacit.errors import InvalidInput, UnknownTask
 
     try:
@@ -173,7 +190,8 @@ def _predicted(model: MultiTaskEstimator, X: Any, labels: Any, unknown: Any) -> 
             found[f"probability of {model.classes_[1]}"] = likely
     except UnknownTask as error:
         raise InvalidInput(
-            f"task {error.task!r} is not one of the {len(model.tasks_)} fitted tasks; "
+            f"task {error.task!r} is not one of the {len(model.tasks_)} fitted tasks"
+            f"{near_label(str(error.task), model.tasks_)}; "
             "--unknown shared gives it the shared model"
         ) from None
     return found

@@ -74,7 +74,8 @@ def _lines(directory: Path, kind: str, found: Finding) -> Iterator[str]:
         yield from since_lines(found.since)
         if found.tasks:
             yield f"  for           {', '.join(map(repr, found.tasks))} and nobody else"
-        yield f"  certificate digest {found.digest}"
+        if found.digest is not None:
+            yield f"  certificate digest {found.digest}"
         yield from (f"  verified      {line}" for line in found.verified)
         yield from (f"  cannot verify {line}" for line in found.cannot)
         if found.expected is None and found.fingerprint is not None:

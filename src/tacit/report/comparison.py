@@ -37,6 +37,7 @@ class ComparedRun:
             "when": self.facts.issued,
             "learner": self.facts.learner,
             "epsilon": to_json(guarantee.run_epsilon or guarantee.epsilon),
+            "total": to_json(guarantee.epsilon),  # with the runs before it, as it was certified
             "proven": guarantee.proven,
             "metric": None if view is None else _metric(view),
         } | {way: scores.get(way) for way in ("together", "alone", "pooled")}
