@@ -17,7 +17,7 @@ from tacit import Budget, folder
 from tacit.certificate.checks import checked
 from tacit.datasets import related_tasks
 from tacit.federation.coordinator import JOURNAL, Journal
-from tacit.federation.reporting import ENCODER, ExportedEncoder
+from tacit.federation.reporting import ENCODER, ExportedEncoder, as_encoded
 from tacit.federation.site import KEY, Site
 from tacit.federation.terms import Member, Terms
 from tacit.federation.wire import packed, unpacked
@@ -203,7 +203,7 @@ def devices(tmp_path: Path) -> Devices:
         learner="TaskAwareEncoder",
         parameters={},
         budget=Budget(2.0),
-        schema=as_schema(None, ["a", "b", "c"]),
+        schema=as_encoded(["a", "b", "c"]),
         sites=sites,
         coordinator=signer_in(place / KEY).fingerprint,
         seconds=5.0,

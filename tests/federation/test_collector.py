@@ -13,6 +13,7 @@ import pytest
 
 import tacit
 from tacit import Budget, folder
+from tacit.cli.federated_site import rows_of
 from tacit.errors import InvalidInput
 from tacit.federation.coordinator import coordinate
 from tacit.federation.reporting import ENCODER, ExportedEncoder, reported
@@ -114,6 +115,12 @@ def test_rows_that_change_after_the_agreement_report_nothing(
     assert not (devices.homes["tablet"] / folder.LEDGER).exists()
 
 
+@pytest.mark.parametrize("cell", [np.nan, np.inf, 1e308])
+def test_whether_a_row_could_be_read_is_nobodys_business(devices: Devices, cell: float) -> None:
+    devices.data.X[devices.data.task == "ann", 0] = cell
+    assert np.isfinite(devices.asked_again("phone")["rows"]).all()
+
+
 def test_no_more_rows_than_people_are_reported(devices: Devices, tmp_path: Path) -> None:
     encoder = ExportedEncoder.read(devices.place / ENCODER)
     with pytest.raises(InvalidInput, match="2 rows of 1 people"):
@@ -136,3 +143,12 @@ def test_an_encoder_for_several_reports_is_none_for_one(tmp_path: Path) -> None:
     encoder.fit(rng.normal(size=(60, 3)), target=rng.normal(size=(2, 3)))
     with pytest.raises(InvalidInput, match="people report once"):
         ExportedEncoder.read(encoder.export(tmp_path))
+
+
+def test_a_cell_without_a_number_in_a_table_is_kept_for_the_encoder(devices: Devices) -> None:
+    home, terms = devices.homes["tablet"], replace(devices.terms, columns={"task": "who"})
+    (home / "rows.csv").write_text("who,a,b,c\nbob,n/a,2,3\neve,1,,1e999\n")
+    tasks, held_out = rows_of(home, terms)
+    assert held_out is None
+    assert np.array_equal(np.isfinite(tasks.X), [[False, True, True], [True, False, False]])
+    assert tasks.sizes.tolist() == [1, 1]

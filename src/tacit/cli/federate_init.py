@@ -119,8 +119,7 @@ def _reports(project: Project, config: dict[str, Any]) -> dict[str, Any]:
     """What the terms say of an encoder, which everybody gets a copy of."""
     import shutil
 
-    from tacit.federation.reporting import ENCODER, ExportedEncoder
-    from tacit.tasks import as_schema
+    from tacit.federation.reporting import ENCODER, ExportedEncoder, as_encoded
 
     source = project.place / config["encoder"]
     encoder = ExportedEncoder.read(source)
@@ -131,7 +130,7 @@ def _reports(project: Project, config: dict[str, Any]) -> dict[str, Any]:
         "learner": encoder.certificate["learner"],
         "parameters": {},
         "budget": encoder.budget,
-        "schema": as_schema(None, config["columns"]),
+        "schema": as_encoded(config["columns"]),
         "encoder": encoder.digest,
     }
 

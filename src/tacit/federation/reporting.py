@@ -29,7 +29,7 @@ from tacit.privacy.budget import Budget, Guarantee, Neighbours
 from tacit.privacy.chain import event_from_json
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Key
-from tacit.tasks import TaskSet
+from tacit.tasks import Column, Schema, TaskSet, as_schema
 
 ENCODER = "encoder"
 """The folder with the exported encoder, at every device and at the collector."""
@@ -89,6 +89,13 @@ class ExportedEncoder:
         """As the certificate says."""
         found: dict[str, object] = self.certificate["steps"][0]["mechanism"]
         return found
+
+
+def as_encoded(names: Sequence[str]) -> Schema:
+    """Of columns that nothing but the encoder reads. A cell that holds no finite number is nobody
+    else's business: it stays NaN (it waits for a range that is never released), and its row is
+    reported as the centre; a device that refused instead would tell."""
+    return as_schema(dict.fromkeys(names, Column(bounds="private", missing="middle")), names)
 
 
 def require_one_row(tasks: TaskSet) -> None:
