@@ -141,7 +141,8 @@ def forged_hand_out(home: Path, rng: random.Random) -> Iterator[str]:
 
 def _finite(predictions: str) -> bool:
     rows = list(csv.DictReader(io.StringIO(predictions)))
-    return all(math.isfinite(float(row["prediction"])) for row in rows)
+    told = [row["prediction"] for row in rows if row["prediction"]]  # none of a row it cannot read
+    return all(math.isfinite(float(prediction)) for prediction in told)
 
 
 # --- tables and declarations ---------------------------------------------------------------------

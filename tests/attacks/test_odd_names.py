@@ -38,8 +38,11 @@ def test_an_argument_that_is_no_text_stops_before_anything_is_spent(
 def test_a_table_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
     odd = tmp_path / f"{HALF}.csv"
     odd.write_text(pupils(random.Random(0)))
-    said = answer("ranges", odd)
+    asked = ("--task", "school", "--target", "score", "--epsilon", "1", "--out", tmp_path / "m")
+    ranges = ("--range", "score=0:100")
+    said = answer("fit", odd, *asked, *ranges)
     assert (said.code, said.problem) == (2, "")
+    assert not (tmp_path / "m").exists()
 
 
 def test_integers_that_numpy_has_not_are_refused() -> None:

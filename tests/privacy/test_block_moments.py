@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
+from tacit.json_converter import from_json
 from tacit.privacy.mechanisms import MomentsGaussian
 from tacit.privacy.mechanisms.block_moments import NUMBER, Blocks, helmert
 from tacit.privacy.noise import RESOLUTION
@@ -178,7 +179,8 @@ def test_it_is_made_again_of_its_record() -> None:
     assert made.event("replace").mu == pytest.approx(0.5)
     record: dict[str, Any] = made.to_dict()
     assert record.pop("name") == "MomentsGaussian"
-    assert MomentsGaussian(**record) == made
+    assert MomentsGaussian(**record).event("replace") == made.event("replace")
+    assert from_json(MomentsGaussian, record, "a mechanism") == made
 
 
 @pytest.mark.parametrize(
