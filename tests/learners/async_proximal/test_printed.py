@@ -15,7 +15,7 @@ from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 from tacit.engine import Unprotected
 from tacit.engine.latencies import Constant, Pareto, Uniform, visits
-from tacit.errors import BudgetExceeded, InvalidInput
+from tacit.errors import BudgetExceeded, InvalidInput, NoiseWarning
 from tacit.learners.async_proximal.formulations import FORMULATIONS, synchronous_optimum
 from tacit.learners.async_proximal.paper_run import paper_run
 from tacit.learners.async_proximal.printed import LEVEL, LeastSquares, Printed
@@ -292,10 +292,18 @@ def test_it_stops_where_w_stops_moving(data: Generated) -> None:
 
 
 def test_a_run_that_diverges_ends_and_says_so(data: Generated) -> None:
-    model = fitted(data, Printed(own_step=50.0, shared_step=50.0, start="zero"), releases=2000)
+    steps = Printed(own_step=50.0, shared_step=50.0, start="zero")
+    with pytest.warns(NoiseWarning, match="the run diverged: a column of P has length"):
+        model = fitted(data, steps, releases=2000)
     assert model.private_history_[-1]["objective"] > 1e60
     assert len(model.private_history_) < 2000
     assert np.isfinite(model.coef_).all()
+
+
+def test_a_run_that_drowns_in_noise_says_so(data: Generated) -> None:
+    with pytest.warns(NoiseWarning, match="the run diverged"):
+        fitted(data, Printed(), budget=Budget(0.1, 0.0), noise="simulated")
+    assert fitted(data, Printed()).coef_.max() < 10  # and without noise, nothing is said
 
 
 @pytest.mark.parametrize("own", ["single", "exact"])

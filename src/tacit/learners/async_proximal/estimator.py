@@ -49,7 +49,7 @@ from tacit.estimator.public_models import PublicModels
 from tacit.learners.async_proximal.formulations import FORMULATIONS, Named
 from tacit.learners.async_proximal.node import private_nodes
 from tacit.learners.async_proximal.paper_nodes import UNSOUND
-from tacit.learners.async_proximal.paper_run import paper_run, watched
+from tacit.learners.async_proximal.paper_run import paper_run, warn_of_divergence, watched
 from tacit.learners.async_proximal.plan import (
     ADVERSARY,
     ASSUMED,
@@ -166,6 +166,7 @@ class AsyncProximal(PublicModels):
         self.private_history_ = found.lines
         self._stages = [np.pad(W, ((0, 0), (0, columns - width))) for W in found.models]
         parts = run.parts(parties, end, columns)
+        warn_of_divergence(settings, parts["P"].value)
         return Outcome({**parts, "trust": Declared(np.full(m, TWIN_TRUST))}, end.transcript)
 
     def _schedule(

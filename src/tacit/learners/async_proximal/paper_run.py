@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Released, Unprotected, combined
 from tacit.engine.arrivals import GRADIENT, Moment, Parties, Visit, moments
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, NoiseWarning
 from tacit.learners.async_proximal.formulations import Formulation, MeanLoss, mean_losses
 from tacit.learners.async_proximal.paper_nodes import FirstNoise, PaperNode, PublishedNoise
 from tacit.learners.async_proximal.plan import allowances
@@ -32,6 +33,9 @@ from tacit.parameters import LARGEST
 from tacit.privacy.mechanisms.clipping import clip_rows
 from tacit.privacy.node_runs import node_doors
 from tacit.privacy.planning import Door
+
+DIVERGED = 100.0
+"""Times as long as C₃: no column of a P that settled is, of rows and targets in their ranges."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,19 @@ def _error(task: MeanLoss, w: FloatArray) -> float:
     if task.loss.targets_are_classes:
         return float(np.mean(np.sign(eta) != task.y))
     return float(np.mean((eta - task.y) ** 2))
+
+
+def warn_of_divergence(settings: Printed, P: FloatArray) -> None:
+    """NoiseWarning if P (D, T) is far from what S3 assumes of models; P follows from the releases,
+    Q does not, and is not looked at."""
+    longest, assumed = float(np.linalg.norm(P, axis=0).max()), settings.model_bounds[0]
+    if not longest <= DIVERGED * assumed:
+        warnings.warn(
+            f"the run diverged: a column of P has length {longest:.1e}, where S3 assumes models "
+            f"within {assumed:g}; smaller steps, fewer messages or more budget would help",
+            NoiseWarning,
+            stacklevel=2,
+        )
 
 
 def own_parts(now: Moment) -> FloatArray:
