@@ -43,7 +43,7 @@ NO_NETWORK := { echo "pip could not install tacit (see .venv/pip.log): check the
 .venv/all: pyproject.toml | .venv/bin/python
 	@echo "installing tacit with all extras into .venv"
 	@$(BIN)/pip install --quiet --log .venv/pip.log $(TORCH) >/dev/null 2>&1 || $(NO_NETWORK)
-	@$(BIN)/pip install --quiet --log .venv/pip.log --editable '.[neural,federated,docs,dev]' >/dev/null 2>&1 || $(NO_NETWORK)
+	@$(BIN)/pip install --quiet --log .venv/pip.log --editable '.[neural,federated,cluster,tables,docs,dev]' >/dev/null 2>&1 || $(NO_NETWORK)
 	@touch $@ .venv/core
 
 clean:
