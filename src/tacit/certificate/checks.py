@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,8 @@ from tacit.errors import BudgetExceeded, TacitError
 from tacit.json_converter import from_json, to_json
 from tacit.privacy import promises
 from tacit.privacy.account import Statement
-from tacit.privacy.accounting import Cost, cost
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.chain import canonical, event_from_json
+from tacit.privacy.chain import canonical
 from tacit.privacy.mechanisms.recorded import other_than_recorded, taken_as_stated
 from tacit.privacy.planning import UNIT
 from tacit.rounding import rounded_down, rounded_up
@@ -45,13 +44,6 @@ CANNOT = (
     "the epsilon beside a single step: the total is computed again, not the way to it",
 )
 """What no certificate can show."""
-
-
-PAGE_CANNOT = (
-    "the text and plots of the page, and who made it: the seal of its folder does",
-    "the total with other runs: the certificate names them",
-)
-"""What no page can show by itself."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +105,7 @@ def checked(directory: Path, expected: str | None = None) -> Finding:
         certificate = documents.read(directory / folder.CERTIFICATE)
         signer = documents.signed_by(certificate)
         wrong = documents.broken_seals(directory, certificate)
-        wrong += _origin_problems(signer, expected)
+        wrong += origin_problems(signer, expected)
         sealed = documents.read(directory / folder.SEAL)
         wrong += seal_problems(sealed, certificate)
         wrong += contents_problems(directory, certificate, sealed)
@@ -135,55 +127,12 @@ def checked_alone(certificate: Mapping[str, Any], expected: str | None = None) -
     """What can be checked of a certificate by itself."""
     try:
         signer = documents.signed_by(certificate)
-        wrong = (*_origin_problems(signer, expected), *certificate_problems(certificate))
+        wrong = (*origin_problems(signer, expected), *certificate_problems(certificate))
     except TacitError as error:
         return Finding((str(error),), expected=expected)
     except Exception as error:  # whatever somebody wrote there, it has a verdict
         return Finding((f"the certificate is malformed: {error!r}",), expected=expected)
     return replace(_about(certificate, signer, expected), problems=wrong)
-
-
-def checked_statement(said: Mapping[str, Any], expected: str | None = None) -> Finding:
-    """What can be checked of a page by itself: the ε of its run follows from its steps."""
-    guarantee = from_json(Guarantee, said["guarantee"], "guarantee")
-    wrong = [*_origin_problems(None, expected)]
-    delta, sampled = guarantee.run_delta or guarantee.delta, False
-    totals: dict[object, Cost] = {None: Cost()}
-    for step in said["steps"]:  # of a node's own rows nobody else's messages tell
-        found, node = cost(event_from_json(step["event"])), step.get("node")
-        sampled |= found is None
-        each = _times(found or Cost(), int(step.get("count", 1)))
-        totals[node] = totals.get(node, Cost()) + each
-    spent = max(total.epsilon_at(delta) for total in totals.values())
-    claimed = guarantee.run_epsilon or guarantee.epsilon
-    if not claimed >= spent * (1 - SLACK):
-        wrong.append(
-            f"it says epsilon {rounded_down(claimed, 6)}, its steps: {rounded_up(spent, 6)}"
-        )
-    wrong += _uncovered(guarantee, totals.values())
-    return Finding(
-        tuple(wrong),
-        expected=expected,
-        verified=() if sampled else ("arithmetic: this run's epsilon follows from its steps",),
-        says=first_line(guarantee),
-        claimed=guarantee.proven,
-        unverified=_as_stated(said["steps"]),
-        beyond=(*PAGE_CANNOT, *(["the epsilon of sampled steps"] if sampled else [])),
-    )
-
-
-def _uncovered(guarantee: Guarantee, totals: Iterable[Cost]) -> Iterator[str]:
-    """A total covers its run: the run's steps at the total's δ, and its ε where δ is no larger."""
-    least = max(total.epsilon_at(guarantee.delta) for total in totals)
-    if guarantee.delta <= guarantee.run_delta:
-        least = max(least, guarantee.run_epsilon)
-    if not guarantee.epsilon >= least * (1 - SLACK):
-        said, own = rounded_down(guarantee.epsilon, 6), rounded_up(least, 6)
-        yield f"it says a total epsilon of {said}, its run alone: {own}"
-
-
-def _times(each: Cost, count: int) -> Cost:
-    return Cost(each.mu_squared * count, each.epsilon * count, each.delta * count)
 
 
 def _about(certificate: Mapping[str, Any], signer: str | None, expected: str | None) -> Finding:
@@ -196,16 +145,18 @@ def _about(certificate: Mapping[str, Any], signer: str | None, expected: str | N
         verified=(whole if signer else "no integrity: nobody signed it", *_verified(signer)[1:]),
         says=certificate["says"],
         claimed=certificate["guarantee"]["proven"] is True,
-        unverified=_as_stated(certificate["steps"]),
+        unverified=as_stated(certificate["steps"]),
     )
 
 
-def _as_stated(steps: list[Mapping[str, Any]]) -> tuple[str, ...]:
+def as_stated(steps: list[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Names of mechanisms that nobody here can compute again."""
     found = {str(s["mechanism"].get("name")) for s in steps if taken_as_stated(s["mechanism"])}
     return tuple(sorted(found))
 
 
-def _origin_problems(signer: str | None, expected: str | None) -> Iterator[str]:
+def origin_problems(signer: str | None, expected: str | None) -> Iterator[str]:
+    """Why it is not said to be by whom it should be."""
     if expected is not None and signer is None:
         yield "it is unsigned"
     elif expected is not None and signer != expected:

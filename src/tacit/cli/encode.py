@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.cli.encoder_folders import COLLECTOR, DEVICE, part_of, require_new, write_cells
 from tacit.cli.output import (
     AsJson,
     Decimal,
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from tacit.encoders.linear_encoder import TaskAwareEncoder
     from tacit.federation.reporting import ExportedEncoder
     from tacit.tasks.table_files import FileTable
-
-DEVICE, COLLECTOR = "device", "collector"
-"""The folders in a folder that ``fit`` wrote."""
 
 FIT_EXAMPLES = examples(
     "tacit encode fit volunteers.csv --wanted evening --ignore name --epsilon 4 --out encoder",
@@ -238,8 +236,8 @@ def run(
     from tacit.privacy.release import new_run
     from tacit.tasks.table_files import Written, read_file
 
-    encoder = _exported(_part(directory, DEVICE), as_json=as_json)
-    _require_new(out)
+    encoder = _exported(part_of(directory, DEVICE), as_json=as_json)
+    require_new(out)
     file = ledger or ledger_beside(dataset_place(table))
     require_place(file)
     read = read_file(table, Written(separator, decimal, query, sheet))
@@ -247,7 +245,7 @@ def run(
     people, rows = _people(read, user, encoder.layers["feature_names"])
     reports = reported(encoder, new_run(), people, rows, file.absolute())
     names = [f"report{i}" for i in range(encoder.width)]
-    _write(out, {user: people}, dict(zip(names, reports.T, strict=True)))
+    write_cells(out, {user: people}, dict(zip(names, reports.T, strict=True)))
     promised = encoder.guarantee
     found = {
         "out": str(out),
@@ -312,53 +310,16 @@ def decode(
     from tacit.tasks.table_files import read_file
     from tacit.tasks.tables import require_column
 
-    place = _part(directory, COLLECTOR)
+    place = part_of(directory, COLLECTOR)
     encoder = TaskAwareEncoder.load(place)
     require_sealed(place, encoder.certificate(), as_json=as_json)
-    _require_new(out)
+    require_new(out)
     table = read_file(reports)
     columns = encoder.get_feature_names_out().tolist()
     for name in columns:
         require_column(name, table.frame.columns, "report's")
     estimates = encoder.inverse_transform(_numbers(table, columns))
     kept = {name: table.frame[name] for name in table.frame.columns if name not in columns}
-    _write(out, kept, dict(zip(encoder.feature_names_in_, estimates.T, strict=True)))
+    write_cells(out, kept, dict(zip(encoder.feature_names_in_, estimates.T, strict=True)))
     found = {"out": str(out), "rows": len(estimates), "columns": [*encoder.feature_names_in_]}
     say(found, f"Written: {out}, estimates of {len(estimates)} people", as_json=as_json)
-
-
-# --- folders and files ---------------------------------------------------------------------------
-
-
-def is_pair(directory: Path) -> bool:
-    """Does the folder hold both, as ``fit`` wrote them?"""
-    return (directory / DEVICE).is_dir() and (directory / COLLECTOR).is_dir()
-
-
-def _part(directory: Path, name: str) -> Path:
-    """The folder of that name where ``fit`` wrote both, or the one that was handed over alone."""
-    from tacit.cli.loading import require_folder
-
-    place = directory / name if is_pair(directory) else directory
-    require_folder(place)
-    return place
-
-
-def _require_new(out: Path) -> None:
-    """Refuse before anything is spent what could not be written, or would be lost."""
-    from tacit.errors import InvalidInput
-
-    if out.exists():
-        raise InvalidInput(f"{out} is there already; choose another --out")
-    if not out.absolute().parent.is_dir():
-        raise InvalidInput(f"there is no folder {out.absolute().parent} to write {out.name} into")
-
-
-def _write(out: Path, named: dict[str, Any], numbers: dict[str, Any]) -> None:
-    import polars
-
-    from tacit import files
-    from tacit.cli.predict import without_formulas
-
-    frame = without_formulas(polars.DataFrame(named | numbers))
-    files.replace_file(out, frame.write_csv().encode())

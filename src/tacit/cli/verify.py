@@ -40,7 +40,7 @@ def verify(
     Exit status 1: something is missing, damaged or disagrees, or the key is another one. Without
     --key a folder is at best consistent: its origin is unknown.
     """
-    from tacit.cli.encode import is_pair
+    from tacit.cli.encoder_folders import is_pair
     from tacit.cli.loading import require_folder
     from tacit.privacy.signing import checked_fingerprint
 
@@ -110,7 +110,7 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
     from tacit.certificate import checked
     from tacit.certificate.documents import ENCODER
     from tacit.certificate.since import ledger_of, recorded_since
-    from tacit.cli.encode import is_pair
+    from tacit.cli.encoder_folders import is_pair
     from tacit.cli.loading import restored
 
     if directory.is_file():
@@ -146,8 +146,9 @@ def _judged(directory: Path, expected: str | None) -> tuple[str, Finding]:
 
 def _judged_file(path: Path, expected: str | None) -> tuple[str, Finding]:
     """A certificate, or a page: nobody signs a page, but its ε follows from its steps, or not."""
-    from tacit.certificate.checks import checked_alone, checked_statement
+    from tacit.certificate.checks import checked_alone
     from tacit.certificate.documents import read
+    from tacit.certificate.page_checks import checked_statement
     from tacit.errors import InvalidInput
     from tacit.files import read_bytes
     from tacit.report.html import statement_in
@@ -180,7 +181,7 @@ def _judged_pair(directory: Path, expected: str | None) -> tuple[str, Finding]:
 
     from tacit import folder
     from tacit.certificate.documents import read
-    from tacit.cli.encode import COLLECTOR, DEVICE
+    from tacit.cli.encoder_folders import COLLECTOR, DEVICE
 
     places = (directory / DEVICE, directory / COLLECTOR)
     (_, found), (_, kept) = (_judged(place, expected) for place in places)

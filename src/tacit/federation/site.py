@@ -30,13 +30,11 @@ from tacit.arrays import Array
 from tacit.certificate import documents
 from tacit.engine import (
     CURATOR,
-    Contributions,
     Edge,
     Message,
-    Participant,
-    Step,
     Unprotected,
 )
+from tacit.engine.rounds import require_isolation
 from tacit.errors import InvalidInput, Refused
 from tacit.estimator import MultiTaskEstimator
 from tacit.federation.hand_outs import PRIVATE, HandOuts
@@ -52,7 +50,6 @@ from tacit.federation.silo_site import released
 from tacit.federation.terms import ASKED, Terms, differences
 from tacit.federation.wire import digest, packed, unpacked
 from tacit.json_converter import from_json, to_json
-from tacit.privacy.isolation import require_alone
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Declared
 from tacit.privacy.signing import Signer, signer_in
@@ -180,7 +177,7 @@ class Site:
             shared = self._broadcast(number)
             rows, state = participant.contribute(steps[number], shared, state)
         if asked == 0 and len(rows):
-            _require_isolation(participant, steps[0], shared, rows)
+            require_isolation(participant, steps[0], shared, None, rows)
         self._records.keep(asked, np.asarray(rows), state)
         return np.asarray(rows)
 
@@ -319,18 +316,6 @@ class Site:
         "seal": _seal,
         "score": _score,
     }
-
-
-def _require_isolation(
-    participant: Participant, step: Step, shared: Message, together: Contributions
-) -> None:
-    """Before its first answer one of the site's tasks, chosen in secret, contributes alone."""
-
-    def alone(units: slice) -> Contributions:
-        chosen = range(len(together))[units]
-        return participant.select(chosen).contribute(step, shared, None)[0]
-
-    require_alone("a contribution", alone, together)
 
 
 def answer_from(
