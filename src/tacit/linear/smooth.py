@@ -130,6 +130,7 @@ Smooth = Quadratic | Rowwise
 def smooth_part(problems: Problems, loss: Loss) -> Smooth:
     """The smooth part for these rows, all c_t = 1.
 
+    >>> from tacit.linear.losses import Squared
     >>> p = Problems(np.array([[1.0], [2.0]]), np.array([1.0, 1.0]), np.array([0, 2]))
     >>> smooth_part(p, Squared()).gradient(np.array([[1.0]]))  # 5·1 − 3
     array([[2.]])

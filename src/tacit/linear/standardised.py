@@ -68,6 +68,7 @@ class Standardised:
 def standardised(problems: Problems, loss: Loss, *, scaled: bool) -> Standardised:
     """The problems centred (where there is an intercept) and, if asked, scaled to size one.
 
+    >>> from tacit.linear.losses import Squared
     >>> p = Problems(np.array([[0.0, 1], [4, 1]]), np.array([1.0, 3.0]), np.array([0, 2]))
     >>> own = standardised(p, Squared(), scaled=True)
     >>> own.problems.X[:, 0], own.problems.y, own.outwards(np.array([[1.0, 0.0]]))
@@ -122,6 +123,7 @@ def _unit_curvature(problems: Problems, loss: Loss, least: FloatArray) -> tuple[
 def with_own_intercepts(problems: Problems, loss: Loss, coef: FloatArray) -> FloatArray:
     """(m, D): the given coefficients (m, d), each task's intercept fitted to its own rows.
 
+    >>> from tacit.linear.losses import Squared
     >>> p = Problems(np.array([[0.0, 1], [2, 1]]), np.array([1.0, 3.0]), np.array([0, 2]))
     >>> with_own_intercepts(p, Squared(), np.array([[1.0]])).round(4)
     array([[1., 1.]])

@@ -141,7 +141,7 @@ def silo_schedule(
 
     >>> planned = silo_schedule(1 / 270, [(100, 186), (100,), (6, 100), (6,)])
     >>> planned.rounds, round(planned.clip_norm, 2), round(planned.noise_to_signal, 2)
-    (11, 4.61, 0.51)
+    (10, 4.56, 0.51)
     """
     return INSIDE_SILOS.planned(noise, shapes, rounds)
 

@@ -105,6 +105,7 @@ class Formulation:
 class MeanLoss:
     """f_t(w) = (1/n) Σ_i ℓ(x_iᵀw; y_i).
 
+    >>> from tacit.linear.losses import Squared
     >>> f = MeanLoss(np.array([[1.0], [2.0]]), np.array([1.0, 1.0]), Squared())
     >>> f.gradient(np.array([1.0])), f.curvature  # (5·1 − 3)/2 and 5/2
     (array([1.]), 2.5)
