@@ -14,7 +14,9 @@ from tacit.cli.output import (
     Query,
     Separator,
     Sheet,
+    SigningKey,
     Table,
+    Unproven,
     examples,
     say,
     warn,
@@ -35,12 +37,8 @@ def adapt(
     target: Annotated[
         str | None, typer.Option(help="The target's column, if the certificate does not say.")
     ] = None,
-    unproven: Annotated[
-        bool, typer.Option("--unproven", help="Hand out what is not proven; its certificate says.")
-    ] = False,
-    signing_key: Annotated[
-        Path | None, typer.Option(help="The key that signed the certificate; else LEDGER.signing.")
-    ] = None,
+    unproven: Unproven = False,
+    signing_key: SigningKey = None,
     separator: Separator = None,
     decimal: Decimal = None,
     query: Query = None,

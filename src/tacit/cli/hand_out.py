@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.output import AsJson, Folder, examples, say
+from tacit.cli.output import AsJson, Folder, SigningKey, Unproven, examples, say
 
 if TYPE_CHECKING:
     from tacit.estimator import MultiTaskEstimator
@@ -29,12 +29,8 @@ def hand_out(
     out: Annotated[Path, typer.Option(help="The folder to write; with --all, of their folders.")],
     task: Annotated[str | None, typer.Option(help="The label of the task.")] = None,
     everybody: Annotated[bool, typer.Option("--all", help="A folder for each task.")] = False,
-    unproven: Annotated[
-        bool, typer.Option("--unproven", help="Hand out what is not proven; its certificate says.")
-    ] = False,
-    signing_key: Annotated[
-        Path | None, typer.Option(help="The key that signed the certificate; else LEDGER.signing.")
-    ] = None,
+    unproven: Unproven = False,
+    signing_key: SigningKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Write what one task may have: the shared numbers, its own model, a page, the certificate.

@@ -32,6 +32,12 @@ Decimal = Annotated[
 Query = Annotated[str | None, typer.Option(help="Of an SQLite or DuckDB file: SELECT ...")]
 Sheet = Annotated[str | None, typer.Option(help="Of a workbook; else its first.")]
 Folder = Annotated[Path, typer.Argument(help="A folder that fit wrote.", show_default=False)]
+Unproven = Annotated[
+    bool, typer.Option("--unproven", help="Hand out what is not proven; its certificate says.")
+]
+SigningKey = Annotated[
+    Path | None, typer.Option(help="The key that signed the certificate; else LEDGER.signing.")
+]
 
 
 def examples(*lines: str) -> str:
