@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,8 +34,15 @@ def interpreter(version: str) -> Path | None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy: two workers building in one checkout break each other's `build/`."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = ran(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, ROOT)
+    copy = folder / "tacit"
+    shutil.copytree(
+        ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+    )
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy / name)
+    build = ran(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, copy)
     if build.returncode and "No matching distribution found for setuptools" in build.stderr:
         pytest.skip("no network to build a wheel with")
     assert build.returncode == 0, build.stderr
