@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli.output import (
-    AsJson,
-    Decimal,
-    Folder,
-    Query,
-    Separator,
-    Sheet,
-    SigningKey,
-    Table,
-    Unproven,
-    examples,
-    say,
-    warn,
-)
+from tacit.cli.options import Folder, SigningKey, Table, TableFormat, Unproven, grouped
+from tacit.cli.output import AsJson, examples, say
 
 if TYPE_CHECKING:
     from tacit.estimator import MultiTaskEstimator
@@ -29,6 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples("tacit adapt model hillside.csv --task hillside --out for-hillside")
 
 
+@grouped
 def adapt(
     directory: Folder,
     table: Table,
@@ -39,10 +28,8 @@ def adapt(
     ] = None,
     unproven: Unproven = False,
     signing_key: SigningKey = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    query: Query = None,
-    sheet: Sheet = None,
+    *,
+    form: TableFormat,
     as_json: AsJson = False,
 ) -> None:
     """Make the model of a new task of what was shared and its own rows; write its hand-out.
@@ -60,14 +47,11 @@ def adapt(
     )
     from tacit.cli.loading import load_model
     from tacit.tasks import canonical_label
-    from tacit.tasks.table_files import Written, read_file
 
     require_empty(out)
     model, label = load_model(directory), canonical_label(task)
     key = require_handed(directory, model, signing_key, as_json=as_json)
-    read = read_file(table, Written(separator, decimal, query, sheet))
-    warn([*read.notes])
-    join(model, read, label, target or model.certificate().get("target"))
+    join(model, form.read(table), label, target or model.certificate().get("target"))
     with ledger_here(directory) as ledger:
         write_hand_out(model, label, out, key, ledger, unproven=unproven, newcomer=True)
     found = described(model, {label: out})

@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.encoder_folders import COLLECTOR, DEVICE, part_of, require_new, write_cells
-from tacit.cli.output import (
-    AsJson,
-    Decimal,
-    Query,
-    Separator,
-    Sheet,
-    Table,
-    examples,
-    say,
-    warn,
-)
+from tacit.cli.options import Delta, Ignore, Table, TableFormat, grouped, one_of
+from tacit.cli.output import AsJson, examples, say
 
 if TYPE_CHECKING:
     from tacit.arrays import FloatArray
@@ -39,6 +30,9 @@ FIT_EXAMPLES = examples(
 RUN_EXAMPLES = examples("tacit encode run encoder people.csv --user name --out reports.csv")
 DECODE_EXAMPLES = examples("tacit encode decode encoder reports.csv --out estimates.csv")
 
+MECHANISMS = ("auto", "laplace", "knorm", "privunit", "gaussian")
+MECHANISMS_TOLD = "auto, laplace, knorm, privunit, gaussian or staircase; with δ 0: laplace."
+
 Encoder = Annotated[
     Path, typer.Argument(help="A folder that tacit encode fit wrote.", show_default=False)
 ]
@@ -47,6 +41,7 @@ Encoder = Annotated[
 # --- fit -----------------------------------------------------------------------------------------
 
 
+@grouped
 def fit(
     table: Table,
     epsilon: Annotated[float, typer.Option(help="The most that a person's report may reveal.")],
@@ -59,24 +54,14 @@ def fit(
         Path | None,
         typer.Option(help="Instead: a table of weights, a row for each weighted sum of columns."),
     ] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; may be repeated.")
-    ] = None,
-    delta: Annotated[float, typer.Option(help="The δ of the guarantee.")] = 1e-5,
-    mechanism: Annotated[
-        str,
-        typer.Option(
-            help="auto, laplace, knorm, privunit, gaussian or staircase; with δ 0: laplace.",
-            autocompletion=lambda: ["auto", "laplace", "knorm", "privunit", "gaussian"],
-        ),
-    ] = "auto",
+    ignore: Ignore = None,
+    delta: Delta = 1e-5,
+    mechanism: Annotated[str, one_of(*MECHANISMS, told=MECHANISMS_TOLD)] = "auto",
     signing_key: Annotated[
         Path | None, typer.Option(help="A PEM file; else TABLE's, made on first use.")
     ] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    query: Query = None,
-    sheet: Sheet = None,
+    *,
+    form: TableFormat,
     as_json: AsJson = False,
 ) -> None:
     """Design what people report through, from a public table of volunteers.
@@ -90,13 +75,10 @@ def fit(
     from tacit.federation.reporting import ExportedEncoder
     from tacit.privacy.budget import Budget
     from tacit.privacy.signing import signer_for
-    from tacit.tasks.table_files import Written, read_file
 
     budget = Budget(epsilon, delta)
     require_empty(out)
-    read = read_file(table, Written(separator, decimal, query, sheet))
-    warn([*read.notes])
-    rows = _rows(read, ignore or [])
+    rows = _rows(form.read(table), ignore or [])
     target = _target(rows.columns, wanted or [], weights)
     encoder = _designed(rows, target, budget, mechanism)
     signer = signer_for(ledger_beside(dataset_place(table)), signing_key)
@@ -212,6 +194,7 @@ def _say_fit(
 # --- run -----------------------------------------------------------------------------------------
 
 
+@grouped
 def run(
     directory: Encoder,
     table: Table,
@@ -220,10 +203,8 @@ def run(
     ledger: Annotated[
         Path | None, typer.Option(help="Where it is recorded; else TABLE.ledger.sqlite.")
     ] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    query: Query = None,
-    sheet: Sheet = None,
+    *,
+    form: TableFormat,
     as_json: AsJson = False,
 ) -> None:
     """Report each person of a table, once, with noise; what was spent is recorded beside it.
@@ -234,15 +215,12 @@ def run(
     from tacit.cli.places import dataset_place, ledger_beside, require_place
     from tacit.federation.reporting import reported
     from tacit.privacy.release import new_run
-    from tacit.tasks.table_files import Written, read_file
 
     encoder = _exported(part_of(directory, DEVICE), as_json=as_json)
     require_new(out)
     file = ledger or ledger_beside(dataset_place(table))
     require_place(file)
-    read = read_file(table, Written(separator, decimal, query, sheet))
-    warn([*read.notes])
-    people, rows = _people(read, user, encoder.layers["feature_names"])
+    people, rows = _people(form.read(table), user, encoder.layers["feature_names"])
     reports = reported(encoder, new_run(), people, rows, file.absolute())
     names = [f"report{i}" for i in range(encoder.width)]
     write_cells(out, {user: people}, dict(zip(names, reports.T, strict=True)))

@@ -1,10 +1,9 @@
-"""What ``tacit fit`` was asked for, and the table read as it was declared."""
+"""The table of ``tacit fit``, read as it was declared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,20 +19,14 @@ from tacit.cli.cells import (
     told,
 )
 from tacit.cli.declarations import Declarations, read_declarations
-from tacit.cli.learner_choice import (
-    AUTOMATIC,
-    INSIDE_SILOS,
-    OF_NODES,
-    chosen_loss,
-    require_learner,
-)
-from tacit.cli.undeclared import HERE, ColumnOptions, completed, price_of_ranges
+from tacit.cli.fit_request import FitRequest
+from tacit.cli.learner_choice import AUTOMATIC, OF_NODES, chosen_loss
+from tacit.cli.undeclared import HERE, completed, price_of_ranges
 from tacit.errors import InvalidInput
 from tacit.linear.losses import LossName
-from tacit.privacy.budget import Budget
 from tacit.rounding import rounded_up
 from tacit.tasks import Column, Schema, TaskSet, task_codes
-from tacit.tasks.table_files import FileTable, Written, read_file
+from tacit.tasks.table_files import FileTable, read_file
 from tacit.tasks.tables import require_column
 
 if TYPE_CHECKING:
@@ -41,82 +34,6 @@ if TYPE_CHECKING:
 
 SMALL_DELTA = 0.1
 """δ · m above this: some unit may leak with a probability worth a warning."""
-
-PROTECTED = {"task": "task", "person": "example"}
-"""--protect, and the unit of a learner that it stands for."""
-
-
-@dataclass(frozen=True)
-class FitRequest:
-    """What was asked for on the command line."""
-
-    table: Path
-    task: str
-    target: str
-    epsilon: float
-    delta: float
-    neighbours: str
-    ranges: Path | None
-    learner: str
-    loss: str
-    ledger: Path | None
-    dataset: str
-    holdout: float
-    noise: str
-    seed: int | None
-    out: Path
-    protect: str = "task"
-    person: str | None = None  # the column that names whose row it is
-    columns: ColumnOptions = field(default_factory=ColumnOptions)
-    written: Written = field(default_factory=Written)
-    cluster: str | None = None  # where partitions are worked on; None: the table is one
-
-    @property
-    def budget(self) -> Budget:
-        """The budget of every task."""
-        relation: Any = self.neighbours  # checked by Budget
-        return Budget(self.epsilon, self.delta, neighbours=relation)
-
-    @property
-    def kept_back(self) -> float:
-        """The share of rows for scores at home. None where people have several rows: which rows are
-        drawn would follow from how many somebody has, and so would what others contribute; nor of
-        partitions, whose rows are nowhere together."""
-        return self.holdout if self.person is None and self.cluster is None else 0.0
-
-    def require_sound(self) -> None:
-        """Refuse what can be refused before anything is read."""
-        _ = self.budget
-        require_learner(self.learner)
-        if not 0 <= self.holdout < 1:
-            raise InvalidInput(f"--holdout must be in [0, 1), got {self.holdout}")
-        if self.noise not in ("secure", "simulated"):
-            raise InvalidInput(f"--noise is {self.noise!r}; expected secure or simulated")
-        if self.task == self.target:
-            raise InvalidInput(f"--task and --target are both {self.task!r}")
-        self._require_known_unit()
-
-    def _require_known_unit(self) -> None:
-        if self.protect not in PROTECTED:
-            raise InvalidInput(f"--protect is {self.protect!r}; expected task or person")
-        if self.cluster is not None and self.protect != "task":
-            raise InvalidInput("--cluster learns under --protect task only")
-        if self.protect == "task":
-            if self.person is not None:
-                raise InvalidInput("--person goes with --protect person")
-            if self.learner == OF_NODES and self.neighbours != "replace":
-                raise InvalidInput(
-                    f"--learner {OF_NODES}: the number of rows of a task is public; use replace"
-                )
-            return
-        if self.learner not in ("auto", *INSIDE_SILOS):
-            raise InvalidInput(
-                f"--protect person is for --learner {' or '.join(INSIDE_SILOS)}, got {self.learner}"
-            )
-        if self.neighbours != "replace":
-            raise InvalidInput("--protect person: the number of people is public; use replace")
-        if self.person in (self.task, self.target):
-            raise InvalidInput(f"--person and --task or --target are both {self.person!r}")
 
 
 @dataclass(frozen=True)

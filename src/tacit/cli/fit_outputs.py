@@ -11,7 +11,8 @@ import numpy as np
 from tacit import folder
 from tacit.certificate import digest, seal
 from tacit.cli.answers import Answers
-from tacit.cli.fit_input import FitData, FitRequest
+from tacit.cli.fit_input import FitData
+from tacit.cli.fit_request import FitRequest
 from tacit.cli.output import warn
 from tacit.cli.progress import progress_bar
 from tacit.estimator.private_bounds import BOUNDS, bounds_share
@@ -21,13 +22,11 @@ from tacit.privacy.signing import Signer
 from tacit.tasks import TaskSet
 
 if TYPE_CHECKING:
-    from tacit.cli.fit_run import RecordingTerms
     from tacit.estimator import MultiTaskEstimator
 
 
 def write_outputs(
     request: FitRequest,
-    terms: RecordingTerms,
     model: MultiTaskEstimator,
     data: FitData,
     state: RunState,
@@ -40,7 +39,7 @@ def write_outputs(
     from tacit.report.pages import write_pages
 
     (by, at), promised = made_now(), model.guarantee_
-    said = with_attestation(promised.not_covered, terms.attested)
+    said = with_attestation(promised.not_covered, request.attested)
     model.guarantee_ = replace(promised, not_covered=said)
     model.certify(
         signer,
@@ -52,7 +51,7 @@ def write_outputs(
         target=request.target,
         loss=data.loss,
         budget=to_json(request.budget),
-        attested=list(terms.attested),
+        attested=list(request.attested),
         issued={"at": at, "by": by, "dataset": request.dataset},
         **_private_ranges(request, data),
     )

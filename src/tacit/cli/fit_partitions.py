@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.cli.fit_input import FitData, FitRequest, declared_schema, tasks_of
+from tacit.cli.fit_input import FitData, declared_schema, tasks_of
+from tacit.cli.fit_request import FitRequest
 from tacit.cli.learner_choice import AUTOMATIC, chosen_loss
 from tacit.errors import InvalidInput
 from tacit.tasks import Schema, TaskSet

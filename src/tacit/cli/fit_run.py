@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import typer
 
 from tacit import folder
 from tacit.cli.fingerprint import fingerprint, ledger_key
-from tacit.cli.fit_input import PROTECTED, FitData, FitRequest, read_data, warnings_for
+from tacit.cli.fit_input import FitData, read_data, warnings_for
 from tacit.cli.fit_outputs import (
     guarantee_text,
     measured,
@@ -22,6 +22,7 @@ from tacit.cli.fit_outputs import (
     write_outputs,
 )
 from tacit.cli.fit_partitions import cluster_workers, read_partitions
+from tacit.cli.fit_request import PROTECTED, FitRequest
 from tacit.cli.learner_choice import LEARNERS, learner_class
 from tacit.cli.output import say, warn
 from tacit.cli.places import dataset_place, ledger_beside, require_place
@@ -29,7 +30,6 @@ from tacit.cli.progress import progress_bar
 from tacit.errors import InvalidInput, TacitError
 from tacit.folder import RunState
 from tacit.json_converter import to_json
-from tacit.privacy.budget import Budget
 from tacit.privacy.signing import Signer, signer_for
 from tacit.tasks import TaskSet
 
@@ -39,67 +39,37 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
 
 
-@dataclass(frozen=True)
-class RecordingTerms:
-    """On which terms a run is recorded, and who answers for it."""
-
-    cap: float | None = None
-    cap_delta: float | None = None
-    attested: tuple[str, ...] = ()
-    signing_key: Path | None = None
-
-    def lifetime(self, budget: Budget) -> Budget | None:
-        """The cap on everything that all runs on the data set may ever reveal of one task."""
-        if self.cap is None:
-            if self.cap_delta is not None:
-                raise InvalidInput("--cap-delta is the δ of --cap, which is not given")
-            return None
-        delta = budget.delta if self.cap_delta is None else self.cap_delta
-        return Budget(self.cap, delta, neighbours=budget.neighbours)
-
-
-def run_fit(
-    request: FitRequest, terms: RecordingTerms, *, curve: bool, resume: bool, as_json: bool
-) -> None:
+def run_fit(request: FitRequest, *, as_json: bool) -> None:
     """The whole command."""
     request.require_sound()
-    terms.lifetime(request.budget)
-    signer_for(None, terms.signing_key)  # one that cannot be read stops before anything is spent
+    signer_for(None, request.signing_key)  # one that cannot be read stops before anything is spent
     _require_folder(request.out)
     with folder.held(request.out), cluster_workers(request) as workers:
-        found, guarantee = _run(
-            request, terms, workers, curve=curve, resume=resume, as_json=as_json
-        )
+        found, guarantee = _run(request, workers, as_json=as_json)
     say(found, text_of(found, guarantee), as_json=as_json)
 
 
 def _run(
-    request: FitRequest,
-    terms: RecordingTerms,
-    workers: Workers | None,
-    *,
-    curve: bool,
-    resume: bool,
-    as_json: bool,
+    request: FitRequest, workers: Workers | None, *, as_json: bool
 ) -> tuple[dict[str, Any], str]:
     """What came of it, and the guarantee in words; nobody else writes into the folder."""
-    before = _state_before(request.out, resume)
+    before = _state_before(request.out, request.resume)
     file = _ledger_file(request)
     if not as_json:
         print(f"Ledger: {file}, data set {request.dataset!r}", flush=True)
     data = read_data(request) if workers is None else read_partitions(request, workers)
     warnings = warnings_for(request, data)
     warn(warnings)
-    state, ledger, signer = _opened(request, terms, file, data, before)
+    state, ledger, signer = _opened(request, file, data, before)
     with ledger, _interruptible(request.out):
         training, held_out = data.split(request.kept_back, _split_seed(request, state))
         data = replace(data, tasks=training)  # frees the memory of the whole
         model = _fitted(request, data, training, state, ledger)
-        files = write_outputs(request, terms, model, data, state, signer)
+        files = write_outputs(request, model, data, state, signer)
         replace(state, complete=True).write(request.out)
         answers = None
         if held_out is not None:  # at home, and after all that anybody else will ever see
-            answers = measured(request, model, data, held_out, curve=curve)
+            answers = measured(request, model, data, held_out, curve=request.curve)
     later = [] if answers is None else answers.warnings()
     warn(later)
     found = outcome(request, file, signer, model, data, files, answers)
@@ -138,7 +108,7 @@ def _ledger_file(request: FitRequest) -> Path:
 
 
 def _opened(
-    request: FitRequest, terms: RecordingTerms, file: Path, data: FitData, before: RunState | None
+    request: FitRequest, file: Path, data: FitData, before: RunState | None
 ) -> tuple[RunState, Ledger, Signer | None]:
     """The run, declared in run.json before its first release, its ledger, and who signs for it."""
     from tacit.privacy.ledger import Ledger, new_run
@@ -149,14 +119,14 @@ def _opened(
             f"the ledger {file} of the run is not there; --resume needs it: a lost ledger is not "
             "a new one, so put it back"
         )
-    ledger = Ledger(file, dataset=request.dataset, cap=terms.lifetime(request.budget))
+    ledger = Ledger(file, dataset=request.dataset, cap=request.lifetime)
     try:
-        signer = signer_for(file, terms.signing_key)
+        signer = signer_for(file, request.signing_key)
         mark = fingerprint(ledger_key(file), run, request.table)
         named = (
             str(file) if request.ledger else os.path.relpath(file, os.path.realpath(request.out))
         )
-        options = _options(request, terms, data)
+        options = _options(request, data)
         state = RunState(run, options, named, request.dataset, mark)
         if before is not None:
             _require_same(before, state)
@@ -187,17 +157,16 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _options(request: FitRequest, terms: RecordingTerms, data: FitData) -> dict[str, Any]:
+def _options(request: FitRequest, data: FitData) -> dict[str, Any]:
     """Everything declared, as JSON: what a resumed run must share."""
-    asked = asdict(request)
     names = ("task", "target", "epsilon", "delta", "neighbours", "holdout", "noise", "seed",
              "protect", "person")  # fmt: skip
-    return {name: asked[name] for name in names} | {
+    return {name: getattr(request, name) for name in names} | {
         "learner": data.learner,
         "loss": data.loss,
         "ranges": to_json(data.schema),
-        "cap": [terms.cap, terms.cap_delta],
-        "attested": list(terms.attested),
+        "cap": [request.cap, request.cap_delta],
+        "attested": list(request.attested),
     }
 
 

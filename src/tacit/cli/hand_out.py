@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.output import AsJson, Folder, SigningKey, Unproven, examples, say
+from tacit.cli.options import Folder, SigningKey, Unproven
+from tacit.cli.output import AsJson, examples, say
 
 if TYPE_CHECKING:
     from tacit.estimator import MultiTaskEstimator

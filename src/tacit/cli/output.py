@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -15,29 +14,6 @@ FIRST_ROW = 2
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 """Errors are then one object too: {"error": what went wrong, "code": the exit code}."""
-
-Table = Annotated[
-    Path,
-    typer.Argument(
-        help="A CSV, Parquet or Excel file, a database, or a folder with a file per task.",
-        show_default=False,
-    ),
-]
-Separator = Annotated[
-    str | None, typer.Option(help="Of a CSV: comma, semicolon, tab, bar; else its header tells.")
-]
-Decimal = Annotated[
-    str | None, typer.Option(help="point or comma; else a comma where semicolons separate.")
-]
-Query = Annotated[str | None, typer.Option(help="Of an SQLite or DuckDB file: SELECT ...")]
-Sheet = Annotated[str | None, typer.Option(help="Of a workbook; else its first.")]
-Folder = Annotated[Path, typer.Argument(help="A folder that fit wrote.", show_default=False)]
-Unproven = Annotated[
-    bool, typer.Option("--unproven", help="Hand out what is not proven; its certificate says.")
-]
-SigningKey = Annotated[
-    Path | None, typer.Option(help="The key that signed the certificate; else LEDGER.signing.")
-]
 
 
 def examples(*lines: str) -> str:

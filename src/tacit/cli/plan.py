@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.options import Delta
 from tacit.cli.output import AsJson, examples, say
 
 EXAMPLES = examples(
@@ -19,7 +20,7 @@ def plan(
     rows: Annotated[int, typer.Option(min=1, help="Rows of one task, about.")],
     columns: Annotated[int, typer.Option(min=1, help="Columns, a category being one each.")],
     epsilon: Annotated[float, typer.Option(help="The budget of one task.")],
-    delta: Annotated[float, typer.Option(help="The δ of the guarantee.")] = 1e-5,
+    delta: Delta = 1e-5,
     alike: Annotated[
         float,
         typer.Option(min=0.05, max=0.95, help="How much of their models tasks have in common."),

@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.output import (
-    AsJson,
-    Decimal,
-    Folder,
-    Query,
-    Separator,
-    Sheet,
-    Table,
-    examples,
-    say,
-    warn,
-)
+from tacit.cli.options import Folder, Table, TableFormat, grouped
+from tacit.cli.output import AsJson, examples, say, warn
 
 if TYPE_CHECKING:
     from tacit.estimator import MultiTaskEstimator
@@ -36,6 +26,7 @@ EXAMPLES = examples(
 )
 
 
+@grouped
 def predict(
     directory: Folder,
     table: Table,
@@ -46,10 +37,8 @@ def predict(
     task: Annotated[
         str | None, typer.Option(help="The task's column, if the certificate does not say.")
     ] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    query: Query = None,
-    sheet: Sheet = None,
+    *,
+    form: TableFormat,
     as_json: AsJson = False,
 ) -> None:
     """Predict new rows, each by the model of its task; CSV, in the order of the table.
@@ -63,7 +52,6 @@ def predict(
     from tacit.cli.loading import load_model, task_column
     from tacit.cli.verify import require_sealed
     from tacit.errors import InvalidInput
-    from tacit.tasks.table_files import Written, read_file
 
     if as_json and out is None:
         raise InvalidInput("--json needs --out: the predictions are no part of the object")
@@ -71,10 +59,9 @@ def predict(
     certificate = model.certificate()
     require_sealed(directory, certificate, as_json=as_json)
     task = task or task_column(certificate)
-    read = read_file(table, Written(separator, decimal, query, sheet, task))
-    predicted, said_of_rows = predictions(model, read, task, unknown)
+    predicted, said_of_rows = predictions(model, form.read(table, task), task, unknown)
     frame = without_formulas(predicted)
-    warn([*read.notes, *said_of_rows])
+    warn(said_of_rows)
     if out is None:
         sys.stdout.write(frame.write_csv())
         return

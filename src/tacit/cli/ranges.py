@@ -7,17 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.output import (
-    AsJson,
-    Decimal,
-    Query,
-    Separator,
-    Sheet,
-    Table,
-    examples,
-    say,
-    warn,
-)
+from tacit.cli.options import Table, TableFormat, grouped
+from tacit.cli.output import AsJson, examples, say
 
 EXAMPLES = examples(
     "tacit ranges pupils.csv --task school --target score --out ranges.toml",
@@ -25,15 +16,14 @@ EXAMPLES = examples(
 )
 
 
+@grouped
 def ranges(
     table: Table,
     task: Annotated[str | None, typer.Option(help="The column that names the task.")] = None,
     target: Annotated[str | None, typer.Option(help="The column to be predicted.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write it here, not to stdout.")] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    query: Query = None,
-    sheet: Sheet = None,
+    *,
+    form: TableFormat,
     as_json: AsJson = False,
 ) -> None:
     """Write a template of declared ranges: types filled in, bounds left to you.
@@ -44,11 +34,9 @@ def ranges(
     from tacit.cli.declarations import template
     from tacit.errors import InvalidInput
     from tacit.files import replace_file
-    from tacit.tasks.table_files import Written, read_file
     from tacit.tasks.tables import require_column
 
-    found = read_file(table, Written(separator, decimal, query, sheet, task))
-    warn([*found.notes])
+    found = form.read(table, task)
     for name, role in ((task, "task"), (target, "target")):
         if name is not None:
             require_column(name, found.frame.columns, role)

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.output import AsJson, Folder, examples, say
+from tacit.cli.options import Folder
+from tacit.cli.output import AsJson, examples, say
 
 EXAMPLES = examples("tacit report model", "tacit report for-hillside --out pages --no-open --json")
 

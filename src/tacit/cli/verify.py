@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.output import AsJson, Folder, examples, one_line, say, stop, warn
+from tacit.cli.options import Folder
+from tacit.cli.output import AsJson, examples, one_line, say, stop, warn
 
 if TYPE_CHECKING:
     from tacit.certificate import Finding
