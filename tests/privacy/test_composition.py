@@ -318,3 +318,17 @@ def test_a_pure_schedule_is_never_below_plain_addition() -> None:
     for weights in ([1.0, 1.0], [1.0, 0.0], [3.0, 1.0, 1.0]):
         found = pure_schedule(weights, Budget(2.0))
         assert np.all(found >= 2.0 * np.array(weights) / sum(weights) * (1 - 1e-12))
+
+
+@pytest.mark.parametrize(("rate", "multiplier"), [(0.2, 3.0), (0.01, 1.0), (0.9, 5.0), (1.0, 2.0)])
+def test_curves_of_samples_are_those_of_dp_accounting(rate: float, multiplier: float) -> None:
+    step, at = 1e-3, np.linspace(-1.0, 3.0, 41)
+    ours = composition._losses(Poisson(rate, multiplier), step)
+    theirs = pld.from_gaussian_mechanism(
+        multiplier, sampling_prob=rate, value_discretization_interval=step
+    )
+    for order in ("_pmf_remove", "_pmf_add"):  # the public curve is the worse of the two
+        found, expected = (
+            getattr(each, order).get_delta_for_epsilon(at) for each in (ours, theirs)
+        )
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11)

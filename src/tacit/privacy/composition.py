@@ -38,8 +38,14 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.gaussian import ROUND_UP, gaussian_deltas, gaussian_epsilon, smallest
 
+Curve = Callable[[FloatArray], FloatArray]
+"""δ(x), at many x."""
+
 FINE = 1e-4
 """Step of the grid of losses, in a run of usual size."""
+
+_REACH = 9.0  # standard deviations of a release's noise: what lies beyond counts as infinite
+_TINY = 1e-300  # for logarithms of what is then not used
 
 
 def epsilon(events: Iterable[Event], delta: float) -> float:
@@ -153,9 +159,9 @@ def _losses(event: Event, step: float) -> Any:
     """The PLD of one event."""
     match event:
         case Gaussian(mu):
-            return _sampled(1.0, 1 / mu, "zero-out", step)
-        case Poisson(rate, noise_multiplier, neighbours):
-            return _sampled(rate, noise_multiplier, neighbours, step)
+            return _seen(1.0, mu, step)
+        case Poisson(_, _, neighbours):
+            return _replaced(event, step) if neighbours == "replace" else _zeroed(event, step)
         case Visible(rate, mu):
             return _seen(rate, mu, step)
         case Pure(epsilon):
@@ -164,20 +170,51 @@ def _losses(event: Event, step: float) -> Any:
             return _two_losses(epsilon, delta, step)
 
 
-def _sampled(rate: float, noise_multiplier: float, neighbours: Neighbours, step: float) -> Any:
+def _replaced(event: Poisson, step: float) -> Any:
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution
 
-    # Zero-out is add/remove in dp-accounting's words. REPLACE_ONE doubles the sensitivity inside.
-    replace = neighbours == "replace"
     return privacy_loss_distribution.from_gaussian_mechanism(
-        noise_multiplier,
-        sampling_prob=rate,
+        event.noise_multiplier,
+        sampling_prob=event.rate,
         value_discretization_interval=step,
-        neighboring_relation=NeighboringRelation.REPLACE_ONE
-        if replace
-        else NeighboringRelation.ADD_OR_REMOVE_ONE,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,  # doubles the sensitivity inside
     )
+
+
+def _zeroed(event: Poisson, step: float) -> Any:
+    """P = (1 − q)N(0, 1) + qN(μ, 1) against Q = N(0, 1), in both orders, by the curve of N(μ, 1).
+
+    For every set S, P(S) − e^x Q(S) = q (N_μ(S) − e^y Q(S)) with e^y = (e^x − 1 + q)/q, and
+    Q(S) − e^x P(S) = a (Q(S) − e^y N_μ(S)) with a = 1 − (1 − q)e^x, e^y = q e^x/a. The largest of
+    either is q, or a, times δ_GDP(y; μ); where e^y or a would be negative it is 1 − e^x, or 0.
+
+    (dp-accounting has the same curves, point by point in Python.)
+    """
+    q, mu = event.rate, event.mu
+    if q == 1:
+        return _seen(q, mu, step)
+
+    def removed(at: FloatArray) -> FloatArray:
+        ratio = (np.expm1(at) + q) / q
+        inner = np.log(np.maximum(ratio, _TINY))
+        return np.where(ratio > 0, q * gaussian_deltas(inner, mu), _nothing(at))
+
+    def added(at: FloatArray) -> FloatArray:
+        a = np.maximum(1 - (1 - q) * np.exp(at), 0.0)
+        inner = at + math.log(q) - np.log(np.maximum(a, _TINY))
+        return np.asarray(a * gaussian_deltas(inner, mu))
+
+    reach = mu * mu / 2 + _REACH * mu
+    low, high = (math.log1p(q * math.expm1(end)) for end in (-reach, reach))
+    return _connected(
+        step, (_between(low, high, step), removed), (_between(-high, -low, step), added)
+    )
+
+
+def _between(low: float, high: float, step: float) -> IntArray:
+    """The multiples of step around [low, high]."""
+    return np.arange(math.floor(low / step), math.ceil(high / step) + 1)
 
 
 def _seen(rate: float, mu: float, step: float) -> Any:
@@ -186,8 +223,8 @@ def _seen(rate: float, mu: float, step: float) -> Any:
     def curve(at: FloatArray) -> FloatArray:
         return np.asarray(rate * gaussian_deltas(at, mu) + (1 - rate) * _nothing(at))
 
-    reach = math.ceil((mu * mu / 2 + 9 * mu) / step)
-    return _connected(np.arange(-reach, reach + 1), curve, step)
+    reach = mu * mu / 2 + _REACH * mu
+    return _connected(step, (_between(-reach, reach, step), curve))
 
 
 def _two_losses(epsilon: float, delta: float, step: float) -> Any:
@@ -200,7 +237,7 @@ def _two_losses(epsilon: float, delta: float, step: float) -> Any:
 
     ends = (epsilon / step, -epsilon / step)
     points = {math.floor(end) for end in ends} | {math.ceil(end) for end in ends}
-    return _connected(np.array(sorted(points)), curve, step)
+    return _connected(step, (np.array(sorted(points)), curve))
 
 
 def _nothing(at: FloatArray) -> FloatArray:
@@ -208,18 +245,16 @@ def _nothing(at: FloatArray) -> FloatArray:
     return np.maximum(-np.expm1(at), 0.0)
 
 
-def _connected(
-    points: IntArray,
-    curve: Callable[[FloatArray], FloatArray],
-    step: float,
-) -> Any:
-    """The symmetric PLD on these multiples of step that lies above a curve δ(x) and touches it."""
+def _connected(step: float, *orders: tuple[IntArray, Curve]) -> Any:
+    """The PLD on these multiples of step that lies above a curve δ(x) and touches it; of each order
+    of the neighbours, if they differ."""
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    mass = pld_pmf.create_pmf_pessimistic_connect_dots(
-        step, points, curve(np.asarray(points * step))
-    )
-    return privacy_loss_distribution.PrivacyLossDistribution(mass)
+    masses = [
+        pld_pmf.create_pmf_pessimistic_connect_dots(step, points, curve(np.asarray(points * step)))
+        for points, curve in orders
+    ]
+    return privacy_loss_distribution.PrivacyLossDistribution(*masses)
 
 
 # --- one kind of event ---------------------------------------------------------------------------
