@@ -12,8 +12,8 @@ from tacit.arrays import FloatArray
 from tacit.audits.cases import Case, Settings
 from tacit.audits.door import door_audits
 from tacit.audits.single_releases import (
+    AUDITED,
     CLIP,
-    SUBJECTS,
     UNITS,
     RowPair,
     covariance_pair,
@@ -77,7 +77,7 @@ def test_every_mechanism_is_audited() -> None:
     exported = [getattr(mechanisms, name) for name in mechanisms.__all__]
     classes = {kind for kind in exported if isinstance(kind, type) and hasattr(kind, "event")}
     others = {mechanisms.NoisyStatistic, mechanisms.EachRow}  # the product; many sums of one row
-    assert classes - others == set(SUBJECTS) == set(mechanisms.NAMED.values())
+    assert classes - others == set(AUDITED) == set(mechanisms.NAMED.values())
 
 
 def test_projection_of_a_gaussian_is_its_log_ratio() -> None:

@@ -55,7 +55,9 @@ def test_the_stated_epsilons_are_the_accountants() -> None:
         cohort_sums.UNCOVERED,
     ],
 )
-def test_the_statistic_has_the_law_that_the_threshold_assumes(subject: cohort_sums.Subject) -> None:
+def test_the_statistic_has_the_law_that_the_threshold_assumes(
+    subject: cohort_sums.AuditedRound,
+) -> None:
     rng = np.random.default_rng(1)
     without = cohort_sums.statistics(subject, 1, rng, 500)
     assert stats.kstest(without, stats.norm.cdf).pvalue > ALPHA

@@ -148,8 +148,8 @@ def test_votes_below_zero_that_are_let_through_are_caught(name: str, monkeypatch
     pair = single_releases._pair(
         np.zeros(2), single_releases.E1, -single_releases.E1, "a vote, and less than none"
     )
-    subject = replace(single_releases.SUBJECTS[VoteSum], pair=lambda _: pair)
-    monkeypatch.setitem(single_releases.SUBJECTS, VoteSum, subject)
+    subject = replace(single_releases.AUDITED[VoteSum], pair=lambda _: pair)
+    monkeypatch.setitem(single_releases.AUDITED, VoteSum, subject)
     assert not caught(name)
     monkeypatch.setattr(statistics.Votes, "terms", statistics.Sum.terms)
     assert caught(name)
@@ -160,8 +160,8 @@ def test_a_clip_in_the_wrong_norm_is_caught(name: str, monkeypatch: Patch) -> No
     """ℓ2 where ℓ1 is meant; it shows on a row with many equal entries."""
     spread = np.ones(single_releases.DIM)
     pair = single_releases._pair(spread / single_releases.DIM, -spread, spread, "all entries equal")
-    subject = replace(single_releases.SUBJECTS[LaplaceSum], pair=lambda _: pair)
-    monkeypatch.setitem(single_releases.SUBJECTS, LaplaceSum, subject)
+    subject = replace(single_releases.AUDITED[LaplaceSum], pair=lambda _: pair)
+    monkeypatch.setitem(single_releases.AUDITED, LaplaceSum, subject)
     assert not caught(name)
     monkeypatch.setattr(statistics, "clip_rows", lambda rows, norm, order=2: clip_rows(rows, norm))
     assert caught(name)

@@ -333,10 +333,10 @@ def test_constant_and_infinite_statistics_are_audited() -> None:
 
 
 def test_an_exact_ratio_needs_no_draws() -> None:
-    found = audit_exact(1.5, Claim(Pure(1.0)), name="x", pair="p", statistic="s")
+    found = audit_exact(1.5, Claim(Pure(1.0)), pair="p", statistic="s")
     assert found.refuted
     assert found.verdict == "REFUTED: the claim ε=1 is false, at least 1.5 exactly"
-    assert not audit_exact(1.0, Claim(Pure(1.0)), name="x", pair="p", statistic="s").refuted
+    assert not audit_exact(1.0, Claim(Pure(1.0)), pair="p", statistic="s").refuted
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ AMPLIFIED, VISIBLE, TWICE, ONCE = 1.687, 3.808, 2.414, 4.520  # ε at δ = 10⁻
 
 
 @dataclass(frozen=True)
-class Subject:
+class AuditedRound:
     """A mechanism as it runs, and the events that are claimed of one of its releases."""
 
     sampler: Sampler
@@ -80,7 +80,7 @@ def updates() -> FloatArray:
 
 
 def statistics(
-    subject: Subject, side: Side, rng: np.random.Generator, n: int, *, secure: bool = False
+    subject: AuditedRound, side: Side, rng: np.random.Generator, n: int, *, secure: bool = False
 ) -> FloatArray:
     """n releases as the others see them: N(μ·coin, 1), or N(0, 1) without the target's update.
 
@@ -144,7 +144,12 @@ def claimed_epsilon(events: tuple[Event, ...], delta: float) -> float:
 
 
 def sampled_audit(
-    subject: Subject, stated: float, asked: Asked, *, flawed: bool = False, secure: bool = False
+    subject: AuditedRound,
+    stated: float,
+    asked: Asked,
+    *,
+    flawed: bool = False,
+    secure: bool = False,
 ) -> AuditResult:
     """One round over a sampled cohort, against (ε, δ); ``stated`` is ε at the case's own δ."""
     said = asked.epsilon
@@ -164,7 +169,7 @@ def sampled_audit(
     )
 
 
-def relation_audit(subject: Subject, asked: Asked, *, flawed: bool = False) -> AuditResult:
+def relation_audit(subject: AuditedRound, asked: Asked, *, flawed: bool = False) -> AuditResult:
     """One round of all clients, each hearing its own row of Ω, against μ."""
     (event,) = subject.claimed
     assert isinstance(event, Gaussian)
@@ -177,7 +182,7 @@ def relation_audit(subject: Subject, asked: Asked, *, flawed: bool = False) -> A
     )
 
 
-def _claim(event: Approximate | Gaussian, subject: Subject, *, flawed: bool) -> Claim:
+def _claim(event: Approximate | Gaussian, subject: AuditedRound, *, flawed: bool) -> Claim:
     source = " and ".join(dict.fromkeys(type(each).__name__ for each in subject.claimed))
     return task_claim(event, source, proven=not flawed, neighbours="zero-out", adversary=COUNTING)
 
@@ -193,13 +198,13 @@ def _event(sampler: Sampler, multiplier: float) -> Event:
     return sampler.event(CLIENTS, multiplier, "zero-out")
 
 
-POISSON = Subject(SECRET, MULTIPLIER, (_event(SECRET, MULTIPLIER),), MEAN)
-FIXED = Subject(VISIBLY, MULTIPLIER, (_event(VISIBLY, MULTIPLIER),), MEAN)
-FIXED_AMPLIFIED = Subject(VISIBLY, MULTIPLIER, (_event(SECRET, MULTIPLIER),), MEAN)
-BIT = Subject(SECRET, BOTH, (_event(SECRET, BOTH),), MEAN, bit=MULTIPLIER)
-BIT_APART = Subject(SECRET, BOTH, (_event(SECRET, MULTIPLIER),) * 2, MEAN, bit=MULTIPLIER)
-RELATED = Subject(Everyone(), 2.0, (_event(Everyone(), 2.0),), OMEGA)
-UNCOVERED = Subject(Everyone(), 2.0, (_event(Everyone(), 2.0),), OMEGA, covered=False)
+POISSON = AuditedRound(SECRET, MULTIPLIER, (_event(SECRET, MULTIPLIER),), MEAN)
+FIXED = AuditedRound(VISIBLY, MULTIPLIER, (_event(VISIBLY, MULTIPLIER),), MEAN)
+FIXED_AMPLIFIED = AuditedRound(VISIBLY, MULTIPLIER, (_event(SECRET, MULTIPLIER),), MEAN)
+BIT = AuditedRound(SECRET, BOTH, (_event(SECRET, BOTH),), MEAN, bit=MULTIPLIER)
+BIT_APART = AuditedRound(SECRET, BOTH, (_event(SECRET, MULTIPLIER),) * 2, MEAN, bit=MULTIPLIER)
+RELATED = AuditedRound(Everyone(), 2.0, (_event(Everyone(), 2.0),), OMEGA)
+UNCOVERED = AuditedRound(Everyone(), 2.0, (_event(Everyone(), 2.0),), OMEGA, covered=False)
 
 
 def cohort_sum_audits() -> tuple[Audit, ...]:
@@ -209,7 +214,7 @@ def cohort_sum_audits() -> tuple[Audit, ...]:
 
     def sampled(
         name: str,
-        subject: Subject,
+        subject: AuditedRound,
         stated: float,
         samples: int = 10_000,
         *,
@@ -219,7 +224,7 @@ def cohort_sum_audits() -> tuple[Audit, ...]:
         run = partial(sampled_audit, subject, stated, flawed=flawed, secure=secure)
         return Case(f"CohortSum, {name}", run, stated, DELTA, samples, flawed)
 
-    def related(name: str, subject: Subject, *, flawed: bool = False) -> Case:
+    def related(name: str, subject: AuditedRound, *, flawed: bool = False) -> Case:
         run = partial(relation_audit, subject, flawed=flawed)
         return Case(f"CohortSum, {name}", run, delta=1e-5, samples=2_000, flawed=flawed)
 

@@ -69,9 +69,7 @@ def _exact(
         source=source,
     )
     said = f"exact log density ratio, ε × {factor:.3g}{how}"
-    return audit_exact(
-        asked.epsilon * factor, claim, name="F", pair=pair, statistic=said, seed=seed
-    )
+    return audit_exact(asked.epsilon * factor, claim, pair=pair, statistic=said, seed=seed)
 
 
 def published(law: Law, asked: Asked) -> AuditResult:

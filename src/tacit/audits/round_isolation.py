@@ -140,7 +140,7 @@ ATTACKS: dict[str, Rows] = {
 
 
 @dataclass(frozen=True)
-class Subject:
+class AttackedRun:
     """A federated run that is attacked."""
 
     how: str
@@ -166,11 +166,11 @@ class Subject:
 
 _CLUSTERS = mixing.clusters(np.arange(SMALL) % 2)
 _OMEGA = mixing.relationship(1.0 / (1.0 + np.arange(SMALL)[:, None] + np.arange(SMALL)))
-SUBJECTS = (
-    Subject("everybody", Everyone(), mixing.mean(SMALL)),
-    Subject("Poisson", Poisson(0.7), mixing.mean(SMALL), "fedavg"),
-    Subject("fixed size, clusters", Fixed(4), _CLUSTERS, "fedprox"),
-    Subject("Poisson, matrix, adaptive", Poisson(0.7), _OMEGA, adaptive=True),
+AUDITED = (
+    AttackedRun("everybody", Everyone(), mixing.mean(SMALL)),
+    AttackedRun("Poisson", Poisson(0.7), mixing.mean(SMALL), "fedavg"),
+    AttackedRun("fixed size, clusters", Fixed(4), _CLUSTERS, "fedprox"),
+    AttackedRun("Poisson, matrix, adaptive", Poisson(0.7), _OMEGA, adaptive=True),
 )
 
 
@@ -195,14 +195,14 @@ def trainer(target: Rows) -> Trainer:
     return Trainer(Stacked(module, torch.zeros(2, 3)), work, Examples(X, y, offsets))
 
 
-def worst_of(subject: Subject, rounds: int = 3) -> tuple[float, str]:
+def worst_of(subject: AttackedRun, rounds: int = 3) -> tuple[float, str]:
     """Over all rounds and attacks: how far the sum moved, as μ, and which attack that was."""
     ordinary = _ordinary(5, TARGET)
     found = ((moved_by(subject, ordinary, other, rounds), name) for name, other in ATTACKS.items())
     return max(found)
 
 
-def moved_by(subject: Subject, one: Rows, other: Rows, rounds: int) -> float:
+def moved_by(subject: AttackedRun, one: Rows, other: Rows, rounds: int) -> float:
     """The largest μ of a run's rounds, of which both sides see what the first side released."""
     from tacit.neural.pmtl import FederatedClients, FederatedServer
 
@@ -221,7 +221,7 @@ def moved_by(subject: Subject, one: Rows, other: Rows, rounds: int) -> float:
     return found
 
 
-def attacked(subject: Subject, asked: Asked) -> AuditResult:
+def attacked(subject: AttackedRun, asked: Asked) -> AuditResult:
     """The worst attack on a run, at its worst round."""
     mu, attack = worst_of(subject)
     event = Gaussian(2 / subject.multiplier)
@@ -239,7 +239,7 @@ def round_isolation_audits() -> tuple[Audit, ...]:
     cases = (
         seen("batches by the longest client", by_the_longest, flawed=True),
         seen("batches by the client's own length", by_its_own),
-        *(Case(each.name, partial(attacked, each), delta=1e-5) for each in SUBJECTS),
+        *(Case(each.name, partial(attacked, each), delta=1e-5) for each in AUDITED),
     )
     about = "one client of federated rounds is replaced; the sum may move by its update alone"
     return (Audit("isolated-rounds", about, cases),)

@@ -142,7 +142,7 @@ def smallest_eigenvalue(x: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Subject:
+class AuditedMechanism:
     """How one mechanism is built, what it centres on, and what tells its neighbours apart."""
 
     build: Callable[[float, float, Neighbours], NoisyStatistic[Any]]  # from ε, δ and the relation
@@ -160,52 +160,52 @@ def _covariance(W: FloatArray) -> FloatArray:
     return np.asarray(W.T @ W)
 
 
-SUBJECTS: dict[type, Subject] = {
-    products.GaussianSum: Subject(
+AUDITED: dict[type, AuditedMechanism] = {
+    products.GaussianSum: AuditedMechanism(
         lambda e, d, n: products.GaussianSum.for_mu(CLIP, gaussian_mu(e, d), n),
         sum_pair, lambda rows: rows.sum(0), projection, PROJECTION, above(0.0),
     ),
-    products.VoteSum: Subject(
+    products.VoteSum: AuditedMechanism(
         lambda e, d, n: products.VoteSum.for_mu(CLIP, gaussian_mu(e, d), n),
         covariance_pair, lambda rows: rows.sum(0), projection, PROJECTION, above(0.0),
     ),
-    products.SymmetricGaussian: Subject(
+    products.SymmetricGaussian: AuditedMechanism(
         lambda e, d, n: products.SymmetricGaussian.for_mu(CLIP, gaussian_mu(e, d), n),
         covariance_pair, _covariance, projection, PROJECTION, above(0.0),
     ),
-    products.DiagonalGaussian: Subject(
+    products.DiagonalGaussian: AuditedMechanism(
         lambda e, d, n: products.DiagonalGaussian.for_mu(CLIP, gaussian_mu(e, d), n),
         covariance_pair, lambda rows: (rows**2).sum(0), projection, PROJECTION, above(0.0),
     ),
-    products.GramGaussian: Subject(
+    products.GramGaussian: AuditedMechanism(
         lambda e, d, n: products.GramGaussian.for_mu(CLIP, gaussian_mu(e, d), n, units=UNITS),
         gram_pair, lambda rows: rows @ rows.T, projection, PROJECTION, above(0.0),
     ),
-    products.MomentsGaussian: Subject(
+    products.MomentsGaussian: AuditedMechanism(
         lambda e, d, n: products.MomentsGaussian.for_mu(BLOCKS, gaussian_mu(e, d), n),
         moments_pair, lambda cells: BLOCKS.terms(cells).sum(0), projection, PROJECTION, above(0.0),
     ),
-    products.LaplaceSum: Subject(
+    products.LaplaceSum: AuditedMechanism(
         lambda e, d, n: products.LaplaceSum.for_epsilon(CLIP, e, n),
         sum_pair, lambda rows: rows.sum(0), partial(_norm_difference, _l1),
         "log density ratio × scale: ‖y − c′‖₁ − ‖y − c‖₁",
     ),
-    products.DiagonalLaplace: Subject(
+    products.DiagonalLaplace: AuditedMechanism(
         lambda e, d, n: products.DiagonalLaplace.for_epsilon(CLIP, e, n),
         covariance_pair, lambda rows: (rows**2).sum(0), partial(_norm_difference, _l1),
         "log density ratio × scale: ‖y − c′‖₁ − ‖y − c‖₁",
     ),
-    products.KNormSum: Subject(
+    products.KNormSum: AuditedMechanism(
         lambda e, d, n: products.KNormSum.for_epsilon(CLIP, e, n),
         sum_pair, lambda rows: rows.sum(0), partial(_norm_difference, _l2),
         "log density ratio × scale: ‖y − c′‖₂ − ‖y − c‖₂",
     ),
-    products.TwoSidedWishart: Subject(
+    products.TwoSidedWishart: AuditedMechanism(
         lambda e, d, n: products.TwoSidedWishart.for_epsilon(CLIP, e, n),
         covariance_pair, _covariance, partial(_norm_difference, nuclear),
         "‖S − Σ′‖_* − ‖S − Σ‖_*, the log density ratio up to scale and polynomial factors",
     ),
-    products.PublishedWishart: Subject(
+    products.PublishedWishart: AuditedMechanism(
         lambda e, d, n: products.PublishedWishart(CLIP, e, as_published=True),
         covariance_pair, _covariance, lambda values, first, _: smallest_eigenvalue(values - first),
         "λ_min(S − Σ), Σ the covariance with the task", below(0.0, under=1),
@@ -220,7 +220,7 @@ def release_audit(
 
     One at a time, on purpose: what is audited is ``release``, not a copy of it.
     """
-    subject = SUBJECTS[kind]
+    subject = AUDITED[kind]
     mechanism = subject.build(asked.epsilon, asked.delta, neighbours)
     pair = subject.pair(neighbours)
     centres = [subject.centre(pair.clipped(side)) for side in (0, 1)]
@@ -247,8 +247,8 @@ def black_box_audit(kind: type, neighbours: Neighbours, asked: Asked) -> AuditRe
 
     It also uses coordinates that hold only noise: noise that is not fresh in each shows there.
     """
-    mechanism = SUBJECTS[kind].build(asked.epsilon, asked.delta, neighbours)
-    pair = SUBJECTS[kind].pair(neighbours)
+    mechanism = AUDITED[kind].build(asked.epsilon, asked.delta, neighbours)
+    pair = AUDITED[kind].pair(neighbours)
 
     def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
         values = np.stack([mechanism.release(pair.rows[side], rng) for _ in range(n)])
@@ -277,7 +277,7 @@ def _own_claim(mechanism: NoisyStatistic[Any], neighbours: Neighbours, asked: As
 
 
 def _cases(kind: type) -> tuple[Case, ...]:
-    mechanism = SUBJECTS[kind].build(1.0, 1e-5, "replace")
+    mechanism = AUDITED[kind].build(1.0, 1e-5, "replace")
     delta = 0.0 if mechanism.noise.pure else 1e-5
     samples = 20_000 if mechanism.noise.proven else 10_000
     cases = [
@@ -308,5 +308,5 @@ def mechanism_audits() -> tuple[Audit, ...]:
             f"releases of {kind.__name__} against its own event",
             _cases(kind),
         )
-        for kind in SUBJECTS
+        for kind in AUDITED
     )

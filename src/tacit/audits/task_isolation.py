@@ -94,7 +94,7 @@ ATTACKS: dict[str, Callable[[], Rows]] = {
 
 
 @dataclass(frozen=True)
-class Subject:
+class AttackedLearner:
     """A private learner, and with which parameters it is attacked."""
 
     learner: Any
@@ -125,8 +125,8 @@ class Subject:
         model.fit(np.vstack([X for X, _ in tasks]), target, task=labels)
 
 
-SUBJECTS = tuple(
-    Subject(learner, loss, parameters)
+AUDITED = tuple(
+    AttackedLearner(learner, loss, parameters)
     for learner, parameters in (
         (MeanRegularized, {"rounds": 2}),
         (SharedPrior, {}),
@@ -155,7 +155,7 @@ def moved(mechanism: Any, before: Any, after: Any) -> float:
     return math.sqrt(square) / RESOLUTION
 
 
-def worst_of(subject: Subject, budget: Budget) -> tuple[float, float, str]:
+def worst_of(subject: AttackedLearner, budget: Budget) -> tuple[float, float, str]:
     """Over all steps of a fit and all attacks: how far the sum moved and what was claimed, as μ,
     where their ratio is largest; and which attack that was."""
     ledger, run = Recorder(), new_run()
@@ -171,7 +171,7 @@ def worst_of(subject: Subject, budget: Budget) -> tuple[float, float, str]:
     return found
 
 
-def attacked(subject: Subject, asked: Asked) -> AuditResult:
+def attacked(subject: AttackedLearner, asked: Asked) -> AuditResult:
     """The worst attack on a learner, at its worst release."""
     mu, claimed, attack = worst_of(subject, Budget(asked.epsilon, asked.delta))
     source = f"{subject.learner.__name__}.guarantee_"
@@ -311,10 +311,12 @@ def task_isolation_audits() -> tuple[Audit, ...]:
             samples=300,
         ),
     )
-    pooling = Subject(LowRank, "squared", {"rounds": 1, "start": pooled}, ", a start that pools")
+    pooling = AttackedLearner(
+        LowRank, "squared", {"rounds": 1, "start": pooled}, ", a start that pools"
+    )
     attacks = tuple(
         Case(subject.name, partial(attacked, subject), delta=1e-5)
-        for subject in (*SUBJECTS, pooling)
+        for subject in (*AUDITED, pooling)
     )
     about = "one task is replaced adversarially; the sum may move by its contribution alone"
     return (Audit("isolation", about, (*seen, *attacks)),)

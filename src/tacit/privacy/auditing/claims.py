@@ -86,7 +86,6 @@ class AuditResult:
     μ-GDP it is ``mu_low`` read as an ε, which only a μ-GDP claim answers for.
     """
 
-    name: str
     claim: Claim
     pair: str  # the two neighbours
     statistic: str
@@ -97,6 +96,7 @@ class AuditResult:
     confidence: float  # 1: exact, no sampling
     seed: int | None  # None: secure noise, or nothing was drawn
     histogram: Histogram | None = None
+    name: str = "audit"
 
     @property
     def refuted(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,7 +41,6 @@ def audit(
     seed: int | None = None,
     reproducible: bool = True,
     stratum: float = 1.0,
-    name: str = "audit",
     pair: str = "side 0 against side 1",
     statistic: str = "what draw returns",
     progress: Progress = None,
@@ -65,42 +65,27 @@ def audit(
     claimed = claim if isinstance(claim, Claim) else Claim(claim)
     _check(claimed, samples, stratum)
     seed = secrets.randbits(32) if seed is None else seed
-    source, error = _Source(draw, seed, 2 * samples, progress), 1 - confidence
-    if events is None:
-        half = samples // 2
-        region, score = _searched(source, claimed, half, error, stratum)
-        regions, samples = [region], samples - half
-    else:
-        regions, score = [events] if isinstance(events, Region) else list(events), None
-    hits, histogram = _count(source, regions, samples, score)
-    best, found = _best(claimed, regions, hits, samples, error, stratum)
-    remark = "" if len(regions) == 1 else f", the best of {len(regions)} (corrected)"
-    remark += "" if stratum == 1 else f", in a stratum of probability {stratum:g}"
+    source = _Source(draw, seed, 2 * samples, progress)
+    found = _tested(source, claimed, events, samples, 1 - confidence, stratum)
     return AuditResult(
-        name=name,
         claim=claimed,
         pair=pair,
         statistic=statistic,
-        event=regions[best].text + remark,
-        counts=tuple(Counts(int(hits[side, best]), samples) for side in SIDES),
-        epsilon_low=found.epsilon,
-        mu_low=found.mu,
         confidence=confidence,
         seed=seed if reproducible else None,
-        histogram=histogram,
+        **found._asdict(),
     )
 
 
 def audit_exact(
-    log_ratio: float, claim: Claim, *, name: str, pair: str, statistic: str, seed: int | None = None
+    log_ratio: float, claim: Claim, *, pair: str, statistic: str, seed: int | None = None
 ) -> AuditResult:
     """Where both densities are known, the supremum of their log ratio is a bound by itself.
 
-    >>> audit_exact(0.2, Claim(Pure(0.1)), name="", pair="", statistic="").verdict
+    >>> audit_exact(0.2, Claim(Pure(0.1)), pair="", statistic="").verdict
     'REFUTED: the claim ε=0.1 is false, at least 0.2 exactly'
     """
     return AuditResult(
-        name=name,
         claim=claim,
         pair=pair,
         statistic=statistic,
@@ -120,10 +105,9 @@ def audit_one_run(
     *,
     guesses: int,
     confidence: float = 0.95,
-    seed: int | None = None,
-    name: str = "one run",
     pair: str = "each canary in or out, by its own fair coin",
     statistic: str = "a score of each canary",
+    seed: int | None = None,
 ) -> AuditResult:
     """A lower bound from many canaries in a single run (see ``one_run_p_value``).
 
@@ -142,7 +126,6 @@ def audit_one_run(
     tails, heads = order[: guesses // 2], order[len(order) - (guesses - guesses // 2) :]
     correct = int(coins[heads].sum() + (~coins[tails]).sum())
     return AuditResult(
-        name=name,
         claim=claim,
         pair=pair,
         statistic=statistic,
@@ -157,6 +140,44 @@ def audit_one_run(
 
 
 # --- inside --------------------------------------------------------------------------------------
+
+
+class _Found(NamedTuple):
+    """The part of a result that is counted."""
+
+    event: str
+    counts: tuple[Counts, ...]
+    epsilon_low: float
+    mu_low: float | None
+    histogram: Histogram
+
+
+def _tested(
+    source: _Source,
+    claim: Claim,
+    events: Region | Sequence[Region] | None,
+    samples: int,
+    error: float,
+    stratum: float,
+) -> _Found:
+    """The largest bound of these events, or of one that half of the samples choose."""
+    score = None
+    if events is None:
+        half = samples // 2
+        events, score = _searched(source, claim, half, error, stratum)
+        samples -= half
+    regions = [events] if isinstance(events, Region) else list(events)
+    hits, histogram = _count(source, regions, samples, score)
+    best, found = _best(claim, regions, hits, samples, error, stratum)
+    counts = tuple(Counts(int(hits[side, best]), samples) for side in SIDES)
+    event = regions[best].text + _remark(len(regions), stratum)
+    return _Found(event, counts, found.epsilon, found.mu, histogram)
+
+
+def _remark(tried: int, stratum: float) -> str:
+    """How the event that is shown came to be."""
+    chosen = "" if tried == 1 else f", the best of {tried} (corrected)"
+    return chosen + ("" if stratum == 1 else f", in a stratum of probability {stratum:g}")
 
 
 def _check(claim: Claim, samples: int, stratum: float) -> None:

@@ -41,8 +41,7 @@ class Clipped(NoisyStatistic[Revealed]):
         return cls.law.scale_for(sensitivity, amount)
 
 
-@dataclass(frozen=True)
-class WithGaussianNoise(Clipped[Gaussian]):
+class PlusGaussian(NoisyStatistic[Gaussian]):
     """A statistic plus N(0, σ² I): μ-GDP with μ = Δ/σ."""
 
     sigma: float
@@ -52,6 +51,13 @@ class WithGaussianNoise(Clipped[Gaussian]):
     def noise(self) -> Noise[Gaussian]:
         """N(0, σ² I)."""
         return self.law(self.sigma)
+
+
+@dataclass(frozen=True)
+class WithGaussianNoise(PlusGaussian, Clipped[Gaussian]):
+    """The same, of clipped rows."""
+
+    sigma: float
 
     @classmethod
     def for_mu(cls, clip_norm: float, mu: float, neighbours: Neighbours) -> Self:
@@ -216,7 +222,7 @@ class GramGaussian(WithGaussianNoise):
 
 
 @dataclass(frozen=True)
-class MomentsGaussian(NoisyStatistic[Gaussian]):
+class MomentsGaussian(PlusGaussian):
     """The second moments of coded rows plus N(0, σ² I): μ = Δ/σ for one person with all rows.
 
     Δ is that of ``Blocks`` with these levels and weights.
@@ -233,7 +239,6 @@ class MomentsGaussian(NoisyStatistic[Gaussian]):
     total: float
     square: float
     sigma: float
-    law: ClassVar[type[Noise[Any]]] = noises.GaussianNoise
 
     def __post_init__(self) -> None:
         check_positive("the scale of the noise", self.sigma)
@@ -253,11 +258,6 @@ class MomentsGaussian(NoisyStatistic[Gaussian]):
     def statistic(self) -> Sum:
         """Of one silo."""
         return BlockMoments(self.blocks.sensitivity("zero-out"), blocks=self.blocks)
-
-    @property
-    def noise(self) -> Noise[Gaussian]:
-        """N(0, σ² I)."""
-        return self.law(self.sigma)
 
 
 class TwoSidedWishart(WithPureNoise):

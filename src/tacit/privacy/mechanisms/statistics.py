@@ -157,24 +157,29 @@ class WeightedRows(EachRowApart):
 
 
 @dataclass(frozen=True)
-class Diagonal(Sum):
-    """Σ w∘w, the diagonal of WWᵀ, ‖w‖₂ ≤ K.
-
-    ‖w∘w − v∘v‖₂² ≤ ‖w∘w‖₂² + ‖v∘v‖₂² ≤ 2K⁴, since entries are not negative and ‖w∘w‖₂ ≤ ‖w‖₂².
-    """
+class SecondMoments(Sum):
+    """A part of WWᵀ = Σ wwᵀ, ‖w‖₂ ≤ K."""
 
     share_power: ClassVar[float] = 0.5
     vectors: ClassVar[bool] = True
 
     def sensitivity(self, neighbours: Neighbours) -> float:
-        """√2 K², in ℓ1 2K² (replace); K² (zero-out)."""
-        found = nuclear_sensitivity if self.norm == "l1" else covariance_sensitivity
+        """√2 K², in ℓ1 or nuclear norm 2K² (replace); K² (zero-out)."""
+        found = covariance_sensitivity if self.norm == "l2" else nuclear_sensitivity
         return found(self.clip_norm, neighbours)
 
     @property
     def bound(self) -> float:
         """K²."""
         return self.clip_norm**2
+
+
+@dataclass(frozen=True)
+class Diagonal(SecondMoments):
+    """Σ w∘w, the diagonal of WWᵀ, ‖w‖₂ ≤ K.
+
+    ‖w∘w − v∘v‖₂² ≤ ‖w∘w‖₂² + ‖v∘v‖₂² ≤ 2K⁴, since entries are not negative and ‖w∘w‖₂ ≤ ‖w‖₂².
+    """
 
     def terms(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
         """(units, dim)."""
@@ -210,23 +215,11 @@ def gram_clip(clips: FloatArray, clip_norm: float, step: float) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Covariance(Sum):
+class Covariance(SecondMoments):
     """WWᵀ = Σ wwᵀ (d×d), ‖w‖₂ ≤ K; in svec coordinates, an isometry."""
 
-    share_power: ClassVar[float] = 0.5
-    vectors: ClassVar[bool] = True
     norms: ClassVar[tuple[Norm, ...]] = ("l2", "nuclear")
     side: ClassVar[int] = 1  # of contributions (m, d): the matrix is d×d
-
-    def sensitivity(self, neighbours: Neighbours) -> float:
-        """√2 K², in nuclear norm 2K² (replace); K² (zero-out)."""
-        found = nuclear_sensitivity if self.norm == "nuclear" else covariance_sensitivity
-        return found(self.clip_norm, neighbours)
-
-    @property
-    def bound(self) -> float:
-        """K²."""
-        return self.clip_norm**2
 
     def total(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
         """(d, d)."""
