@@ -40,7 +40,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.signing import signer_in
 from tacit.tasks import TaskSet, as_schema, column_names
 
-LEARNER, FEATURES, ROWS = "MeanRegularized", 10, (5, 25)
+LEARNER, FEATURES, ROWS = "SharedPrior", 10, (5, 25)
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ def seconds_between(lines: list[dict[str, Any]], *what: str) -> list[float]:
 
 def loopback(count: int) -> None:
     """Seconds of a round of messages, ours beside bare ones: S2."""
-    lines, empty = live(count, LEARNER, "rounds = 5", times=3, size=1500)
+    lines, empty = live(count, "MeanRegularized", "rounds = 10", times=4, size=1500)
     ours = seconds_between(lines, "started", "round")
     compared("loopback", statistics.median(ours), statistics.median(empty), count, len(ours))
 

@@ -66,14 +66,18 @@ def write_model(
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes the file whole or not at all; keys sorted, readable by people."""
+    """Writes the file whole or not at all."""
+    replace_file(path, json_text(value, path))
+
+
+def json_text(value: Any, path: Path | str) -> bytes:
+    """For a file: keys sorted, readable by people."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
     try:
-        content = (text + "\n").encode()
+        return (text + "\n").encode()
     except UnicodeEncodeError as error:
         half = text[error.start : error.end]
         raise InvalidInput(f"{half!r} is no text, and cannot be written into {path}") from None
-    replace_file(path, content)
 
 
 def read_json(path: Path) -> dict[str, Any]:

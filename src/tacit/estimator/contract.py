@@ -65,6 +65,11 @@ class MultiTaskEstimator(Predicting):
         """Which engines can run its halves; None: with these parameters none but its own."""
         return "rounds"
 
+    @property
+    def _places_matter(self) -> bool:
+        """Whether a task at home asks where it stands among all tasks."""
+        return False
+
     # --- what a learner provides ---------------------------------------------------------------
 
     def _open(self, home: Home) -> Message:

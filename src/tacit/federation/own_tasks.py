@@ -7,12 +7,12 @@ same bits in any batch, so whoever has a few tasks computes with all labels, and
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tacit.arrays import Array
+from tacit.arrays import Array, FloatArray
 from tacit.engine import Facts, Participant, Step
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, MultiTaskEstimator
@@ -31,19 +31,15 @@ def among(tasks: TaskSet, labels: Sequence[Hashable]) -> TaskSet:
     if -1 in found:
         stranger = tasks.labels[found.index(-1)]
         raise InvalidInput(f"task {stranger!r} is none of the {len(labels)} that were agreed on")
-    ordered = tasks.select(np.argsort(found))
+    return _placed(tasks.select(np.argsort(found)), sorted(found), labels)
+
+
+def _placed(tasks: TaskSet, places: Sequence[int], labels: Sequence[Hashable]) -> TaskSet:
+    """Tasks at these ascending places among all labels; the others have no rows."""
     sizes = np.zeros(len(labels), dtype=np.int64)
-    sizes[np.sort(found)] = ordered.sizes
+    sizes[list(places)] = tasks.sizes
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    return TaskSet(
-        ordered.X,
-        ordered.y,
-        offsets,
-        tuple(labels),
-        ordered.order,
-        tasks.feature_names,
-        tasks.classes,
-    )
+    return replace(tasks, offsets=offsets, labels=tuple(labels))
 
 
 @dataclass(frozen=True)
@@ -56,8 +52,9 @@ class Planned:
 
 def in_places(terms: Terms, site: str, tasks: TaskSet) -> TaskSet:
     """A site's tasks among all of the run; InvalidInput if one is another site's."""
-    own = [terms.labels[i] for i in terms.places[site]]
-    return among(among(tasks, own), terms.labels)
+    places = terms.places[site]
+    own = among(tasks, [terms.labels[i] for i in places])
+    return _placed(own, places, terms.labels)
 
 
 @dataclass(frozen=True)
@@ -92,8 +89,17 @@ class OwnTasks:
         """The learner with its own tasks' models, of what everybody got."""
         model: Fitted = type(self.model).restored(*found)
         with isolated():  # the others have no rows here, and their columns are not written
-            model._set_models(model._at_home(self.home, model.shared_), terms.labels)
+            model._set_models(self._models(model), terms.labels)
         return model
+
+    def _models(self, model: Any) -> FloatArray:
+        """(m, d + 1): those of its own tasks in their places."""
+        if self.model._places_matter:
+            found: FloatArray = model._at_home(self.home, model.shared_)
+            return found
+        found = np.zeros((self.home.problems.n_tasks, self.home.problems.X.shape[1]))
+        found[list(self.places)] = model._at_home(self.home.select(self.places), model.shared_)
+        return found
 
     def _facts(self, terms: Terms, planned: Planned) -> Facts:
         """Everything public, as the coordinator has it."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -103,7 +104,7 @@ class Site:
             raise Refused("the coordinator", "it asks before the terms were agreed on")
         return self._ANSWERS[kind](self, description, arrays)
 
-    @property
+    @cached_property
     def _records(self) -> Records:
         return Records.at(self.place, self.terms)
 

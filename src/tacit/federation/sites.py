@@ -127,12 +127,13 @@ class Sites:
                 said, _ = self.sound(content, request, ROOM)
                 self.address[name := self._signer(said)] = address
                 self.agreements[name] = said["agreement"]
-                folder.write_json(self.signed, self.agreements)
                 self.note("agreed", site=name)
             except (Refused, InvalidInput) as error:
                 told = error if isinstance(error, Refused) else Refused(address, str(error))
                 refusals[told.party] = told
                 self.note("refused", site=told.party, why=told.why)
+        if new:
+            folder.write_json(self.signed, self.agreements)
         return refusals
 
     def _signer(self, said: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tacit
-from tacit import folder
+from tacit import files, folder
 from tacit._version import __version__
 from tacit.engine import CURATOR
 from tacit.errors import InvalidInput
@@ -234,6 +234,10 @@ class Terms:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
+        return dict(self._document)
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
         return {"format": FORMAT, **fields_to_json(self)}
 
     @classmethod
@@ -247,11 +251,15 @@ class Terms:
     @cached_property
     def digest(self) -> str:
         """By which every message names the terms that it belongs to."""
-        return sha256(canonical(self.to_dict()).encode())
+        return sha256(canonical(self._document).encode())
+
+    @cached_property
+    def _text(self) -> bytes:
+        return folder.json_text(self._document, FILE)
 
     def write(self, directory: Path) -> None:
         """As terms.json."""
-        folder.write_json(directory / FILE, self.to_dict())
+        files.replace_file(directory / FILE, self._text)
 
     @classmethod
     def read(cls, directory: Path) -> Terms:

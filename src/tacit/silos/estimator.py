@@ -167,6 +167,10 @@ class InsideSilos(PublicModels):
     def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
         return super()._engines if self.unit == "task" else "silos"
 
+    @property
+    def _places_matter(self) -> bool:
+        return self.unit == "example"
+
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         if not isinstance(home, SiloHome):
             return super()._run(home, door, progress)

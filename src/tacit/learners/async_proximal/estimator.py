@@ -134,6 +134,10 @@ class AsyncProximal(PublicModels):
     def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
         return None if self.server == "trusted" or self.as_published else "arrivals"
 
+    @property
+    def _places_matter(self) -> bool:
+        return True
+
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         """By arrivals: every node sends when it is ready, the server answers each at once."""
         if self.server == "trusted":

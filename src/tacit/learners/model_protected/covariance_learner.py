@@ -97,6 +97,10 @@ class CovarianceLearner(PrivateLearner):
         """Noise of each task's own is drawn in one process only."""
         return "rounds" if self.protect_examples is None else None
 
+    @property
+    def _places_matter(self) -> bool:
+        return self.covariance == "tasks"
+
     def _shared_model(self, shared: Message) -> FloatArray:
         return np.zeros(len(self._schema.feature_names_out) + 1)
 

@@ -166,6 +166,10 @@ class TaskRelationship(PrivateLearner):
             for amount in published_amounts(np.ones(self.rounds), left)
         ]
 
+    @property
+    def _places_matter(self) -> bool:
+        return True
+
     @isolated()
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         released = np.asarray(shared["models"].value)
