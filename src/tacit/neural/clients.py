@@ -72,6 +72,8 @@ class Examples:
 
     def to(self, device: torch.device) -> Examples:
         """The same on another device."""
+        if self.X.device == device:
+            return self
         return Examples(self.X.to(device), self.y.to(device), self.offsets, self.names)
 
 
@@ -88,11 +90,11 @@ def batches(
     >>> batches(two, np.array([1]), 2, 3, Coins(bytes(32)))[:, 0].tolist()
     [[2, 4, 3], [2, 4, 3]]
     """
-    order = np.full((len(clients), steps * batch), NOBODY)
+    order, places = np.full((len(clients), steps * batch), NOBODY), np.arange(steps * batch)
     sizes = examples.sizes[clients].tolist()
     for row, client, size in zip(order, clients.tolist(), sizes, strict=True):
         if size > 0:
             mine = examples.offsets[client] + examples.coins(client, coins).shuffled(size)
-            row[:] = np.resize(mine, steps * batch)
+            row[:] = mine.take(places, mode="wrap")
     by_client = order.reshape(len(clients), steps, batch)
     return np.ascontiguousarray(by_client.transpose(1, 0, 2))

@@ -136,8 +136,8 @@ class FederatedMTL(NetworksInSilos):
         self._check()
         self._require_unit(person, watch)
         self._schema = None
-        rows = as_rows(X, self._dtype())
-        stacked = Stacked(self._module(), rows[:2].to(chosen_device(self.device)))
+        rows = as_rows(X, self._dtype()).to(chosen_device(self.device))
+        stacked = Stacked(self._module(), rows[:2])
         classes, targets = targets_of(y, self.loss, self.classes, width(stacked, rows), rows.dtype)
         if self.budget is not None:
             warn_of_measured(classes)

@@ -57,11 +57,12 @@ def as_numbers(y: Any, dtype: torch.dtype) -> Tensor:
 
 
 def _numbers(values: Any, name: str, dtype: torch.dtype) -> Tensor:
+    exact = np.float32 if dtype == torch.float32 else np.float64
     try:
-        found = torch.from_numpy(np.array(values, dtype=np.float64)).to(dtype)
+        found = torch.from_numpy(np.array(values, dtype=exact)).to(dtype)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must hold numbers: {error}") from None
-    if not torch.isfinite(found).all():
+    if found.numel() and not torch.isfinite(torch.stack(found.aminmax())).all():
         raise InvalidInput(f"{name} holds values that are not finite")
     return found
 
@@ -166,10 +167,10 @@ def gathered(
     if len(rows) != len(targets):
         raise InvalidInput(f"X has {len(rows)} rows, y has {len(targets)}")
     labels, codes = task_codes(task, len(rows))
-    order = np.argsort(codes, kind="stable")
+    order = torch.from_numpy(np.argsort(codes, kind="stable"))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(labels)))])
     examples = Examples(rows[order], targets[order], offsets.astype(np.int64))
-    whose = None if person is None else _people(person, len(rows))[order]
+    whose = None if person is None else _people(person, len(rows))[order.numpy()]
     return examples, labels, whose
 
 

@@ -187,10 +187,10 @@ class Worked:
         """(m, d): those who took part keep what they have now; one that diverged, what it had."""
         if models is None:
             return None
-        finite = torch.isfinite(self.trained).all(dim=1)
-        members = torch.from_numpy(self.cohort)[finite.cpu()]
-        found = models.clone()
-        found[members.to(models.device)] = self.trained[finite].to(models)
+        members, found = torch.from_numpy(self.cohort).to(models.device), models.clone()
+        trained = self.trained.to(models)
+        finite = torch.isfinite(trained).all(dim=1)[:, None]
+        found[members] = torch.where(finite, trained, models[members])
         return found
 
 

@@ -73,7 +73,8 @@ class InParts:
         statistic, noise, counts = self.of.statistic, self.of.noise, contributions.counts
         grid_steps(noise.scale, statistic.bound, len(contributions))  # all parts together fit
         if self.secure(rng):
-            return statistic.shaped(exactly_noised(counts, noise), contributions.shape)
+            noised = exactly_noised(counts, noise.rounded(counts.shape), noise)
+            return statistic.shaped(noised, contributions.shape)
         drawn = noise.drawn(counts.shape, rng or system_generator())
         noisy = statistic.shaped(counts * grid(noise.scale) + drawn, contributions.shape)
         return snapped(noisy, noise.scale) if noise.reason else np.asarray(noisy)

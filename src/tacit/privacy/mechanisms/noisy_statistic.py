@@ -29,16 +29,18 @@ def released(
     """The noisy statistic."""
     rows, clips = statistic.checked(contributions, shares)
     if rng is None and not noise.reason:
+        # First, as it does not ask for the rows: a GPU that still computes them goes on meanwhile.
+        rounded = noise.rounded(statistic.coordinates(rows.shape))
         counts = statistic.counts(rows, clips, noise.scale)
-        return statistic.shaped(exactly_noised(counts, noise), rows.shape)
+        return statistic.shaped(exactly_noised(counts, rounded, noise), rows.shape)
     drawn = noise.drawn(statistic.coordinates(rows.shape), rng or system_generator())
     noisy = statistic.total(rows, clips) + statistic.shaped(drawn, rows.shape)
     return snapped(noisy, noise.scale) if noise.reason else noisy
 
 
-def exactly_noised(counts: IntArray, noise: Noise[Any]) -> FloatArray:
+def exactly_noised(counts: IntArray, rounded: IntArray, noise: Noise[Any]) -> FloatArray:
     """Whole numbers of the grid plus rounded noise, in the units of the data."""
-    return np.asarray((counts + noise.rounded(counts.shape)) * grid(noise.scale))
+    return np.asarray((counts + rounded) * grid(noise.scale))
 
 
 def parameters(mechanism: Any) -> dict[str, object]:
