@@ -172,14 +172,14 @@ def _a_node_is_killed_and_returns(
     trial, home = live.trial, live.project.sites / "site-2"
     await_(lambda: list(home.glob("runs/*/00001.round")))  # in the middle of a round
     trial.stop("site-2", signal.SIGKILL)
+    _a_site_never_answers(live, "site-3")  # what needs a round comes first: there are few of them
+    _a_disk_is_full(live, "site-1")
     with monkeypatch.context() as patched:
         (tmp_path / "sitecustomize.py").write_text(A_DAY_AHEAD)
         paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
         patched.setenv("PYTHONPATH", paths)
         trial.supernode("site-2")
         await_(lambda: trial.processes["site-2"].poll() is not None)  # refused at the door
-    _a_disk_is_full(live, "site-1")
-    _a_site_never_answers(live, "site-3")
     await_(lambda: live.readmitted("site-2"))
     await_(lambda: live.lines("finished"))
     silent = [name for line in live.lines("round") for name in line["silent"]]
