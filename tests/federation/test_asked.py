@@ -103,6 +103,24 @@ def test_the_digest_of_a_hand_out_says_nothing_to_who_knows_the_rows(
     assert sent == digests()  # asked again it says the same
     salts = list(there.homes["south"].rglob("salt.key"))
     assert len({salt.read_bytes() for salt in salts}) == len(sent) == 2  # none for both tasks
-    for salt in salts:
-        salt.unlink()
+    told = list(there.homes["south"].rglob("finished.json"))
+    for file in (*salts, *told):
+        file.unlink()
     assert not sent & digests()  # all that the file holds is known, but for the salt
+
+
+def test_rows_that_change_after_the_end_show_in_no_answer(federation: Make) -> None:
+    """Digests of new models would tell the coordinator that there are other rows now."""
+    there = federation(noise="secure")
+    channel = there.channel()
+    coordinate(there.place, channel)
+    of_south = [request for address, request in channel.sent if address == "at south"]
+    request = next(each for each in of_south if unpacked(each)[0]["kind"] == "finish")
+    before = there.site("south").answer(request)
+    there.data.y[:] = 0.0
+    assert there.site("south").answer(request) == before
+    description, arrays = unpacked(request)
+    said, _ = unpacked(
+        there.site("south").answer(packed(description, arrays | {"x": arrays["seal.json"]}))
+    )
+    assert "finished before, with other files" in said["refused"]

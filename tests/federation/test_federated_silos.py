@@ -76,6 +76,7 @@ def test_silos_learn_what_their_releases_give_and_each_ledger_has_its_own(
     model = getattr(tacit, learner).load(silos.place / "model")
     assert model.guarantee_.proven
     assert "the coordinator and all other silos" in model.guarantee_.adversary
+    assert any("one of 72 people may leak" in sentence for sentence in model.guarantee_.not_covered)
 
 
 def test_a_silo_that_is_away_ends_the_run_which_goes_on_when_it_is_back(silos: Any) -> None:

@@ -73,6 +73,8 @@ def test_a_run_is_what_its_recorded_arrivals_give(nodes: Any) -> None:
     whole = require_replay(nodes)
     assert sorted(recorded(nodes)) == [(t, k) for t in range(6) for k in range(RELEASES)]
     assert whole.guarantee_.proven
+    certified = AsyncProximal.load(nodes.place / "model").guarantee_.not_covered
+    assert any("one of 72 examples may leak" in sentence for sentence in certified)
     assert whole.guarantee_.unit == "one example in one node's data"
     assert whole.guarantee_.epsilon == pytest.approx(8.0, rel=1e-6)
 

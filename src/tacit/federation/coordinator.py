@@ -40,7 +40,7 @@ from tacit.folder import RunState
 from tacit.json_converter import to_json
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.promises import DELTA, delta_beside
+from tacit.privacy.people import beside_units
 from tacit.privacy.signing import Signer, signer_in
 from tacit.tasks import TaskSet
 from tacit.tasks.labels import written_label
@@ -158,12 +158,12 @@ def _write(model: Any, terms: Terms, signer: Signer, out: Path) -> None:
 
 def _promised(found: Guarantee, terms: Terms) -> Guarantee:
     """With what a network adds, and with the part of δ that noise in shares needs."""
-    delta = max(found.delta, terms.budget.delta)
     if terms.scores:  # their mean comes later, and was planned for
         found = replace(found, epsilon=max(found.epsilon, terms.budget.epsilon))
-    kept = [sentence for sentence in found.not_covered if not sentence.startswith(DELTA)]
-    said = (*kept, delta_beside(delta, len(terms.labels)), WHEN)
-    return replace(found, delta=delta, not_covered=said)
+    if terms.fewest is not None:
+        found = replace(found, delta=max(found.delta, terms.budget.delta))
+        found = beside_units(found, len(terms.labels), "units")
+    return replace(found, not_covered=(*found.not_covered, WHEN))
 
 
 def _sealed(

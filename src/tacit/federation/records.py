@@ -6,6 +6,7 @@
     00003.round      what was broadcast before release 3: public, as it came
     00003.answer     what it answered, and its state if that is an array: private, for its owner's
                      eyes only
+    finished.json    the digests of its hand-outs, as it told them
 
 A participant is a pure function of its rows and of the broadcasts, so its state need not be kept:
 what is no array is computed again from the rounds. A round that is on the disk is never replaced by
@@ -22,11 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit import files
+from tacit import files, folder
 from tacit.arrays import Array
 from tacit.errors import Refused
 from tacit.federation.terms import FILE, Terms
 from tacit.federation.wire import packed, unpacked
+
+FINISHED = "finished.json"
 
 
 def secret_in(file: Path) -> bytes:
@@ -98,6 +101,15 @@ class Records:
             if found is not None and found[0]["resumes"]:
                 return number + 1, found[1].get("state")
         return 0, None
+
+    def finished(self) -> dict[str, Any] | None:
+        """What the site said of its hand-outs when the run was over."""
+        file = self.place / FINISHED
+        return folder.read_json(file) if file.exists() else None
+
+    def finish(self, told: Mapping[str, Any]) -> None:
+        """Kept before it is said."""
+        folder.write_json(self.place / FINISHED, told)
 
     def secret(self, name: str) -> bytes:
         """32 bytes of the site's own, the same whenever they are asked for."""

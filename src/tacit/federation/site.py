@@ -282,12 +282,21 @@ class Site:
         return HandOuts(self.place, self.terms, self.name)
 
     def _finish(self, _: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
-        """What everybody got is checked and kept; what the site makes of it stays here."""
-        found = self.hand_outs.take(arrays)
-        own = self._own()
+        """What everybody got is checked and kept; what the site makes of it stays here, and its
+        digests are told once: other ones would show that rows have changed since."""
+        asked = digest(packed({}, arrays))
+        if (told := self._records.finished()) is None:
+            told = {"asked": asked, "digests": self._made_at_home(arrays)}
+            self._records.finish(told)
+        if told["asked"] != asked:
+            raise Refused("the coordinator", "the run was finished before, with other files")
+        return {"digests": told["digests"]}, {}
+
+    def _made_at_home(self, arrays: Mapping[str, Array]) -> dict[str, str]:
+        """The digests of its tasks' hand-outs, by place."""
+        found, own = self.hand_outs.take(arrays), self._own()
         state = self._records.left_off(self._records.rounds())[1]
-        fitted = own.fitted(found, self.terms, state)
-        return {"digests": self.hand_outs.write(fitted, found, own.places)}, {}
+        return self.hand_outs.write(own.fitted(found, self.terms, state), found, own.places)
 
     def _score(self, _: Mapping[str, Any], __: Mapping[str, Array]) -> Said:
         """What its tasks' models are worth on rows that it kept, if the terms planned for that."""

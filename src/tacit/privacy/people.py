@@ -47,10 +47,10 @@ def in_any_silos() -> Guarantee:
     return replace(PEOPLE, not_covered=PEOPLE.not_covered[1:])
 
 
-def beside_people(found: Guarantee, people: int) -> Guarantee:
-    """With δ said beside the number of people, who are the units here, not of silos."""
+def beside_units(found: Guarantee, count: int, noun: str = "people") -> Guarantee:
+    """With δ said beside the number of people, or examples: they are the units, not the silos."""
     kept = [sentence for sentence in found.not_covered if not sentence.startswith(DELTA)]
-    beside = [delta_beside(found.delta, people, "people")] if found.delta > 0 else []
+    beside = [delta_beside(found.delta, count, noun)] if found.delta > 0 else []
     return replace(found, not_covered=(*kept, *beside))
 
 

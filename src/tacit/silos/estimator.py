@@ -29,7 +29,7 @@ from tacit.privacy.node_runs import (
     node_run,
     require_all_nodes,
 )
-from tacit.privacy.people import beside_people, promised_to_people, warn_of_delta
+from tacit.privacy.people import beside_units, promised_to_people, warn_of_delta
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Release
 from tacit.silos.coding import Coding, coding_of
@@ -246,7 +246,7 @@ class InsideSilos(PublicModels):
         found = super()._guarantee(door)
         if door is None or self.unit == "task":
             return found
-        return beside_people(found, self._people)
+        return beside_units(found, self._people)
 
     def _remember(
         self, schema: Schema, tasks: TaskSet, outcome: Outcome, door: Door | None

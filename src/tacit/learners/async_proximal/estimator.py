@@ -73,6 +73,7 @@ from tacit.linear.single_task_fits import best_alone
 from tacit.parameters import Count, Positive, Share, Size
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.node_runs import declared_counts, node_doors, node_history, node_run
+from tacit.privacy.people import beside_units
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Declared
 from tacit.tasks import Schema, TaskSet
@@ -126,8 +127,7 @@ class AsyncProximal(PublicModels):
         else:
             models = open_decomposed(problems, home.loss, shared, own, (None, None)).models
             P = models.T
-        trust = np.full(problems.n_tasks, TWIN_TRUST)
-        parts = {"P": P, "Q": models.T - P, "trust": trust}
+        parts = {"P": P, "Q": models.T - P, "trust": np.full(problems.n_tasks, TWIN_TRUST)}
         return {name: Unprotected(part) for name, part in parts.items()}
 
     @property
@@ -178,8 +178,8 @@ class AsyncProximal(PublicModels):
     ) -> Iterator[Visit]:
         """Who arrives when."""
         releases = [node.releases for node in parties.nodes]
-        latency = self.latency or Uniform()
-        return visits(latency, releases, seed=self._seed(door), staleness=staleness)
+        latency, seed = self.latency or Uniform(), self._seed(door)
+        return visits(latency, releases, seed=seed, staleness=staleness)
 
     def _plans(self, home: Home, door: Door) -> list[NodePlan]:
         """What each node does."""
@@ -266,6 +266,9 @@ class AsyncProximal(PublicModels):
         super()._remember(schema, tasks, outcome, door)
         if door is not None and self.server != "trusted":
             self.history_ = node_history(door)
+        if door and not self.as_published:
+            rows = self.rows and sum(declared_counts("rows", self.rows, door.labels))
+            self.guarantee_ = beside_units(self.guarantee_, int(rows or len(tasks.X)), "examples")
 
     def _unit(self) -> Guarantee:
         return TRUSTED if self.server == "trusted" else ADVERSARY
@@ -275,8 +278,7 @@ class AsyncProximal(PublicModels):
 
     def _claimed_only(self) -> str:
         stops = isinstance(self.as_published, Printed) and self.as_published.stop > 0
-        unsound = UNSOUND + "; when it stops depends on the data" * stops
-        return unsound if self.as_published else ""
+        return (UNSOUND + "; when it stops depends on the data" * stops) * bool(self.as_published)
 
     def _accountant(self) -> str:
         kind = "exact Gaussian DP"

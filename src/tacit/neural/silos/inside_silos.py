@@ -35,7 +35,7 @@ from tacit.parameters import require_unset
 from tacit.privacy.accounting import gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.node_runs import declared_counts, node_doors, node_history, node_run
-from tacit.privacy.people import beside_people, promised_to_people, warn_of_delta
+from tacit.privacy.people import beside_units, promised_to_people, warn_of_delta
 from tacit.privacy.planning import Door, open_door, stated
 from tacit.privacy.release import new_run
 
@@ -221,7 +221,7 @@ class NetworksInSilos(FittedNetworks):
         self.transcript_, self.private_history_ = outcome.transcript, []
         kept = ("centres",) if plan.pull is None else ("centres", "models")
         self.shared_ = {name: outcome.shared[name] for name in kept}
-        self.guarantee_ = beside_people(_guaranteed(door, plan.sampler), people)
+        self.guarantee_ = beside_units(_guaranteed(door, plan.sampler), people)
         self._warn_of_refits(self.guarantee_)
         self.history_ = node_history(door)
 
