@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tacit.engine import Facts
 from tacit.estimator import Home
 from tacit.learners.shared_prior import Coordinator, Tasks
 from tacit.learners.shared_prior.gaussian_tasks import Alone, Likelihoods, View
-from tacit.learners.shared_prior.lessons import spoken
+from tacit.learners.shared_prior.lessons import Lessons, spoken
 from tacit.learners.shared_prior.participant import centred_triangles, joined
 from tacit.learners.shared_prior.posterior_mixture import Priors
 from tacit.learners.shared_prior.release_schedule import ReleaseSchedule, tilt_for
@@ -31,9 +32,10 @@ from tacit.learners.shared_prior.shrinkage import (
     spikes,
 )
 from tacit.linear.losses import Logistic, Squared
+from tacit.linear.model_averaging import ballots
 from tacit.linear.problems import Problems
 from tacit.privacy.accounting import Gaussian
-from tacit.privacy.mechanisms import svec
+from tacit.privacy.mechanisms import VoteSum, svec
 
 
 def score(model: Any, data: Generated) -> float:
@@ -289,6 +291,21 @@ def test_a_joint_contribution_moves_the_moment_by_its_sensitivity_at_most() -> N
         assert sizes[-1] == pytest.approx(math.sqrt(2))
 
 
+def test_two_ballots_differ_by_the_root_of_two_at_most() -> None:
+    """Of norm one and without negative entries; reached by two who each want something else."""
+    rng = np.random.default_rng(12)
+    mechanism = VoteSum.for_mu(1.0, 1.0, "replace")
+    pairs = 3 * rng.normal(size=(500, 2, 6))
+    opposed = np.array([[0.0, -9, -9, -9, -9, -9], [-9, -9, -9, 0, -9, -9]])
+    split = np.array([[0.0, 0, 0, -9, -9, -9], [-9, -9, -9, 0, 0, 0]])
+    moved = []
+    for pair in [*pairs, split, opposed]:
+        one, other = mechanism.statistic.terms(ballots(pair), np.ones(2))
+        moved.append(np.linalg.norm(one - other))
+    assert max(moved) <= mechanism.sigma * mechanism.event("replace").mu * (1 + 1e-12)
+    assert moved[-2:] == pytest.approx([math.sqrt(2)] * 2)
+
+
 def test_information_is_sent_within_half_the_root_of_its_width() -> None:
     rng = np.random.default_rng(6)
     for values in (np.zeros(4), np.ones(4), np.array([1.0, 0, 1, 0]), rng.uniform(size=4)):
@@ -402,6 +419,25 @@ def test_a_vote_in_noise_is_smoothed_and_one_without_is_taken_as_it_is() -> None
         plain.append(np.corrcoef(truth, seen)[0, 1])
     assert 1 - np.mean(smoothed) < 0.7 * (1 - np.mean(plain))
     assert smooth_vote(truth, 0.0, alike, 500, 0.01).argmax() == truth.argmax()
+
+
+def test_a_length_that_noise_hides_is_part_of_the_means_error() -> None:
+    """A step a ~ N(0, 1) strides, seen as slope = curvature · a + N(0, σ²), is found with as much
+    variance as is told."""
+    rng = np.random.default_rng(11)
+    told = replace(Lessons.none(3, 100), direction=np.array([0.0, 1.0, 0.0]), stride=2.0)
+    along = told.frame @ told.direction
+    for curvature, sigma in ((40.0, 1e-9), (40.0, 20.0), (0.0, 20.0)):
+        steps = 3 + 0.2 * rng.normal(size=400)  # far from zero, which no step goes below
+        found = [
+            told.with_length(np.array([curvature * a + sigma * z, curvature]), sigma, 0.9)
+            for a, z in zip(steps, rng.normal(size=400), strict=True)
+        ]
+        left = found[0].mean_covariance
+        share = sigma**2 / (curvature**2 + sigma**2)
+        np.testing.assert_allclose(left, 4.0 * share * np.outer(along, along), atol=1e-9)
+        shortened = [model.mean[1] / along[1] / 2.0 for model in found]
+        assert np.mean(shortened) == pytest.approx(3 * (1 - share), abs=0.15)
 
 
 def test_those_who_do_not_speak_are_not_counted() -> None:

@@ -80,21 +80,24 @@ INDIFFERENCE = 0.02
 
 
 def ballots(log_posterior: FloatArray) -> FloatArray:
-    """What each task says of the options (m, ...) → (m, K): its log posterior below its best by at
-    most one nat, centred. A mechanism clips it to norm one.
+    """What each task says for the options (m, ...) → (m, K): one for its best, less by the nats
+    that another is below it, and nothing from one nat on.
+
+    No entry is negative, so that two ballots that a mechanism clips to norm one are √2 apart at
+    most (``VoteSum``); who always says the same of all options, says nothing: totals are centred.
 
     >>> ballots(np.array([[0.0, -0.5, -9.0]]))
-    array([[ 0.5,  0. , -0.5]])
+    array([[1. , 0.5, 0. ]])
     """
     flat = log_posterior.reshape(len(log_posterior), -1)
-    score = np.maximum(flat - flat.max(axis=1, keepdims=True), -1.0)
-    return np.asarray(score - row_sums(score)[:, None] / score.shape[1])
+    return np.asarray(np.maximum(1 + flat - flat.max(axis=1, keepdims=True), 0.0))
 
 
 def prior_of_votes(total: FloatArray, sigma: float, n_tasks: int) -> FloatArray:
     """The log prior (K,) that summed ballots with noise σ imply: shrunk towards no opinion by their
     noise (James–Stein), in units of it, and never below −STRONGEST. Ballots have norm one at most:
     noise of twice all of them together leaves no opinion."""
+    total = total - total.mean()
     opinion = max(0.0, 1 - total.size * sigma**2 / max(float(total @ total), 1e-300))
     if total.size * sigma**2 >= (2 * n_tasks) ** 2:
         opinion = 0.0

@@ -134,8 +134,8 @@ class Curator:
 
 
 def _summed(step: str) -> type[GaussianSum]:
-    """One-hot votes differ by √2 at most, other rows of norm one by 2."""
-    return VoteSum if step == "scale" else GaussianSum
+    """Votes, which have no negative entry, differ by √2 at most, other rows of norm one by 2."""
+    return VoteSum if step in ("scale", "vote") else GaussianSum
 
 
 def public_rounds(mu: float, n_tasks: int, width: int) -> int:

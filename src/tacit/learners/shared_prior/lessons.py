@@ -141,15 +141,21 @@ class Lessons:
 
     def with_length(self, total: FloatArray, sigma: float, trust: float) -> Lessons:
         """The best step along the direction, slope/curvature, shortened by its noise; the next
-        round's coordinates are whitened by T as far as it is to be trusted."""
-        slope, curvature = float(total[0]), float(total[1])
-        ratio = slope * curvature / max(curvature**2 + sigma**2, 1e-300)
-        step = self.stride * max(ratio, 0.0)
+        round's coordinates are whitened by T as far as it is to be trusted.
+
+        In strides the step is a ~ N(0, 1) beforehand, and slope = curvature · a + N(0, σ²): what
+        is left of its variance is part of the mean's error.
+        """
+        slope, curvature = float(total[0]), max(float(total[1]), 0.0)
+        seen = max(curvature**2 + sigma**2, 1e-300)
+        step = self.stride * max(slope * curvature / seen, 0.0)
+        along = self.frame @ self.direction
+        unsure = self.stride**2 * sigma**2 / seen * np.outer(along, along)
         whitened = square_root(trust * self.sharp + (1 - trust) * np.eye(len(self.mean)))
         return replace(
             self,
-            mean=self.mean + self.frame @ self.direction * step,
-            mean_covariance=step**2 * self.error,
+            mean=self.mean + step * along,
+            mean_covariance=step**2 * self.error + unsure,
             frame=self.base @ whitened,
         )
 

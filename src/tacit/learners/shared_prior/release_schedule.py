@@ -133,10 +133,10 @@ def _vote(number: int) -> str:
 
 
 def _mechanism(name: str, share: float, facts: Facts) -> Mechanism:
-    """Rows of norm one; outer products of vectors of norm one; Ã − I/2, of norm √D/2."""
+    """Votes and rows of norm one; outer products of vectors of norm one; Ã − I/2, of norm √D/2."""
     mu, neighbours = facts.mu * math.sqrt(share), facts.neighbours
     match name.split()[0]:
-        case "scale":
+        case "scale" | "variances" | "adjustment" | "priors":
             return VoteSum.for_mu(1.0, mu, neighbours)
         case "directions" | "scores":
             return SymmetricGaussian.for_mu(1.0, mu, neighbours)
