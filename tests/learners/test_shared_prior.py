@@ -207,7 +207,8 @@ def rows_of(problems: Problems, task: int) -> tuple[FloatArray, FloatArray]:
 def test_posterior_means_and_evidences_are_those_of_the_definition(small: Problems) -> None:
     view = View.of(Likelihoods.squared(small, Squared()), MEAN, F)
     scales, noise = np.array([0.1, 2.0]), 0.6
-    found, models = view.log_likelihood(scales, np.array([noise])), view.models(scales)
+    found = view.log_likelihood(scales, np.array([noise]))
+    models = [view.mixed(scales, np.tile(only, (3, 1))) for only in np.eye(2)]
     for task in range(3):
         X, y = rows_of(small, task)
         for i, c in enumerate(scales):
@@ -217,13 +218,13 @@ def test_posterior_means_and_evidences_are_those_of_the_definition(small: Proble
             assert found[task, i, 0] == pytest.approx(truth)
             precision = X.T @ X / noise**2 + np.linalg.inv(prior)
             mode = MEAN + np.linalg.solve(precision, X.T @ (y - X @ MEAN) / noise**2)
-            np.testing.assert_allclose(models[task, i], mode, rtol=1e-8, atol=1e-10)
+            np.testing.assert_allclose(models[i][task], mode, rtol=1e-8, atol=1e-10)
 
 
 def test_the_noise_is_integrated_out(small: Problems) -> None:
     view = View.of(Likelihoods.squared(small, Squared()), MEAN, F)
     scales, noise, spread = np.array([0.5]), 0.8, 0.6
-    found = view.log_evidence(scales, noise, spread)
+    found = view.log_evidence(scales, noise, np.array([spread]))[:, 0]
 
     def density(level: float, task: int) -> float:
         log_law = view.log_likelihood(scales, np.array([noise * math.exp(level)]))[task, 0, 0]
@@ -268,7 +269,8 @@ def test_a_logistic_likelihood_is_newtons(small: Problems) -> None:
 def test_a_task_by_itself_has_a_free_intercept(small: Problems) -> None:
     moved = Problems(small.X, small.y + 100.0, small.offsets)
     here, there = (
-        Alone.of(Likelihoods.squared(p, Squared())).models(np.ones(1))[:, 0] for p in (small, moved)
+        Alone.of(Likelihoods.squared(p, Squared())).mixed(np.ones(1), np.ones((3, 1)))
+        for p in (small, moved)
     )
     np.testing.assert_allclose(here[:, :-1], there[:, :-1], atol=1e-8)
     np.testing.assert_allclose(here[:, -1] + 100.0, there[:, -1], rtol=1e-8)

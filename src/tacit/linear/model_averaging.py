@@ -62,12 +62,21 @@ def mixture(coef: FloatArray, log_weight: FloatArray) -> FloatArray:
     >>> mixture(np.array([[[1.0], [3.0]]]), np.zeros((1, 2)))
     array([[2.]])
     """
+    weight = shares(log_weight).reshape(len(log_weight), -1)
+    return times_each(weight, coef.reshape(*weight.shape, -1))
+
+
+def shares(log_weight: FloatArray) -> FloatArray:
+    """p (m, ...) of each task's options, one in all.
+
+    >>> shares(np.log([[1.0, 3.0]]))
+    array([[0.25, 0.75]])
+    """
     flat = log_weight.reshape(len(log_weight), -1)
     known = np.where(np.isnan(flat), -np.inf, flat)
     best = known.max(axis=1, keepdims=True)
     weight = np.exp(np.where(np.isfinite(best), known - best, 0.0))
-    weight /= row_sums(weight)[:, None]
-    return times_each(weight, coef.reshape(*flat.shape, -1))
+    return np.asarray((weight / row_sums(weight)[:, None]).reshape(log_weight.shape))
 
 
 # --- what all tasks together find usual ----------------------------------------------------------

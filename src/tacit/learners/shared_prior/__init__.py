@@ -3,6 +3,8 @@ noise; Bayes at home."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from tacit.arrays import FloatArray
@@ -14,7 +16,8 @@ from tacit.learners.shared_prior.coordinator import Coordinator
 from tacit.learners.shared_prior.lessons import values_of
 from tacit.learners.shared_prior.participant import Tasks
 from tacit.learners.shared_prior.posterior_mixture import Priors
-from tacit.linear.losses import loss_named
+from tacit.linear.losses import Loss, loss_named
+from tacit.linear.problems import Problems, of_each_chunk
 from tacit.linear.single_task_fits import best_alone, in_own_units
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms.products import WithGaussianNoise
@@ -78,15 +81,17 @@ def solve_at_home(home: Home, shared: Message) -> FloatArray:
     values = values_of(shared)
     priors = Priors.of(values)
     if values["own_units"]:
-        parts = []
-        for part in home.problems.chunks():
-            scaled, back = in_own_units(part, home.loss)
-            parts.append(priors.by_itself().at_home(scaled, home.loss) * back)
-        return np.concatenate(parts)
+        return of_each_chunk(home.problems, partial(solve_by_itself, priors.by_itself(), home.loss))
     target, features = float(values["target_scale"]), values["feature_scale"]
     scaled = in_shared_units(home, target, features)
-    models = [priors.at_home(part, home.loss) for part in scaled.chunks()]
-    return np.concatenate(models) * units_of(home.loss, target, features)
+    models = of_each_chunk(scaled, partial(priors.at_home, loss=home.loss))
+    return models * units_of(home.loss, target, features)
+
+
+def solve_by_itself(priors: Priors, loss: Loss, problems: Problems) -> FloatArray:
+    """(m, D): each task in its own units."""
+    scaled, back = in_own_units(problems, loss)
+    return priors.at_home(scaled, loss) * back
 
 
 # --- the non-private twin ------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Task k's log likelihood is −(yy − 2gᵀw + wᵀGw)/2s², exactly for the squared loss; for the logistic
 loss (s = 1) it is the quadratic approximation at a model of the task's own. In coordinates
-w = mean + F u, u ~ N(0, s²c I), one eigendecomposition FᵀGF = QΛQᵀ serves all scales c.
+w = mean + F u, u ~ N(0, s²c I), one tridiagonal form of B = FᵀGF serves all scales c.
 
 All sums run over a contiguous last axis and all products are one task's own (row_algebra.py), so
 that a task gets the same bits in any batch.
@@ -11,6 +11,7 @@ that a task gets the same bits in any batch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import softmax
@@ -18,15 +19,16 @@ from scipy.special import softmax
 from tacit.arrays import FloatArray
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
-from tacit.linear.problems import Problems, spectra
+from tacit.linear.problems import Problems, each_matrix
 from tacit.linear.row_algebra import each_times, positive_or_one, row_sums, times_each
 from tacit.linear.smooth import quadratic
+from tacit.linear.tridiagonal import Tridiagonal
 
 LEAST_CURVATURE = 1e-4  # of a logistic row far out, so that its working response is finite
 LEAST_RESIDUAL = 1e-10  # in squared scaled units: what is below is rounding
 OWN_SCALES = 10.0 ** np.arange(-2, 4.1, 0.75)  # over which a task averages by itself
 OWN_DECADES = (1.0, 1.5)  # spread of log10 c below and above one, and a wide one of its noise:
-OWN_NOISE = 2.0  # nats
+OWN_NOISE = np.array([2.0])  # nats
 LAPLACE_STEPS = 8
 
 
@@ -87,25 +89,26 @@ class View:
     tasks: Likelihoods
     mean: FloatArray  # (r,)
     F: FloatArray  # (r, r)
-    values: FloatArray  # (m, r), Λ
-    Q: FloatArray  # (m, r, r)
-    h: FloatArray  # (m, r), QᵀFᵀ(g − G mean)
+    B: FloatArray  # (m, r, r), FᵀGF
+    pull: FloatArray  # (m, r), Fᵀ(g − G mean)
     residual: FloatArray  # (m,), of the mean
 
     @classmethod
     def of(cls, tasks: Likelihoods, mean: FloatArray, F: FloatArray) -> View:
-        """One eigendecomposition a task."""
-        values, Q = spectra(F.T @ tasks.G @ F)
+        """Two products a task."""
         pull = tasks.g - each_times(tasks.G, np.broadcast_to(mean, tasks.g.shape))
-        h = times_each(times_each(pull, F), Q)
-        return cls(tasks, mean, F, values, Q, h, tasks.residual(mean))
+        B = (tasks.G @ F).transpose(0, 2, 1) @ F  # as FᵀG is (GF)ᵀ
+        return cls(tasks, mean, F, B, times_each(pull, F), tasks.residual(mean))
+
+    @cached_property
+    def form(self) -> Tridiagonal:
+        """Of B and the pull."""
+        return Tridiagonal.of(self.B, self.pull)
 
     def path(self, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Quadratic form and log determinant of the marginal law of a task's targets, (m, L)."""
-        spread = 1 + self.values[:, None, :] * scales[:, None]  # (m, L, r)
-        explained = _sums(self.h[:, None, :] ** 2 * scales[:, None] / spread)
-        left = np.maximum(self.residual[:, None] - explained, LEAST_RESIDUAL)
-        return left, _sums(np.log(spread))
+        explained, log_det = self.form.path(scales)
+        return np.maximum(self.residual[:, None] - explained, LEAST_RESIDUAL), log_det
 
     def log_likelihood(self, scales: FloatArray, noises: FloatArray) -> FloatArray:
         """Log marginal likelihood (m, L, S) at every scale c and noise s."""
@@ -115,59 +118,62 @@ class View:
         return -0.5 * log_det[:, :, None] - fit
 
     def evidence(
-        self, scales: FloatArray, noise: float, spread: float
+        self, scales: FloatArray, noise: float, spreads: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Log marginal likelihood (m, L) with log s_k ~ N(log noise, spread²) integrated out, and
-        the task's noise variance (m, L) where it is likeliest."""
-        left, log_det = self.path(scales)
+        """Log marginal likelihood (m, S, L) with log s_k ~ N(log noise, spread²) integrated out,
+        and the task's noise variance (m, S, L) where it is likeliest."""
+        left, log_det = (part[:, None] for part in self.path(scales))
         if self.tasks.noise_is_known:
-            return np.asarray(-0.5 * (log_det + left)), np.ones_like(left)
-        fit, level = _over_noise(left / noise**2, self.tasks.rows[:, None], spread)
+            known = np.repeat(-0.5 * (log_det + left), len(spreads), axis=1)
+            return known, np.ones_like(known)
+        rows = self.tasks.rows[:, None, None]
+        fit, level = _over_noise(left / noise**2, rows, spreads[:, None])
         return fit - 0.5 * log_det, noise**2 * np.exp(2 * level)
 
-    def log_evidence(self, scales: FloatArray, noise: float, spread: float) -> FloatArray:
+    def log_evidence(self, scales: FloatArray, noise: float, spreads: FloatArray) -> FloatArray:
         """The first of ``evidence``."""
-        return self.evidence(scales, noise, spread)[0]
+        return self.evidence(scales, noise, spreads)[0]
 
-    def models(self, scales: FloatArray) -> FloatArray:
-        """Posterior means of w (m, L, r)."""
-        c = scales[:, None]
-        u = (self.h[:, None, :] * c / (1 + self.values[:, None, :] * c)) @ self.Q.transpose(0, 2, 1)
-        return np.asarray(self.mean + u @ self.F.T)
+    def mixed(self, scales: FloatArray, weight: FloatArray) -> FloatArray:
+        """Σ_c weight · the posterior mean of w (m, r), of weights (m, L)."""
+        u = self.form.solved(scales, weight)
+        return row_sums(weight)[:, None] * self.mean + times_each(u, self.F.T)
 
     def own(self, noise: float) -> tuple[FloatArray, FloatArray]:
         """Each task's own posterior mean of u (m, r), its scale averaged over, and that scale."""
         decades = np.log10(OWN_SCALES) / np.where(OWN_SCALES > 1, OWN_DECADES[1], OWN_DECADES[0])
-        weight = softmax(self.evidence(OWN_SCALES, noise, OWN_NOISE)[0] - 0.5 * decades**2, axis=1)
-        spread = 1 + self.values[:, :, None] * OWN_SCALES  # (m, r, L)
-        shrink = _sums(weight[:, None, :] * OWN_SCALES / spread)
-        return each_times(self.Q, shrink * self.h), np.exp(_sums(weight * np.log(OWN_SCALES)))
+        evidence = self.log_evidence(OWN_SCALES, noise, OWN_NOISE)[:, 0]
+        weight = softmax(evidence - 0.5 * decades**2, axis=1)
+        return self.form.solved(OWN_SCALES, weight), np.exp(row_sums(weight * np.log(OWN_SCALES)))
 
     def along(self, direction: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Slope and curvature (m,) of each log likelihood of mean + a F direction at a = 0, the
         task's own deviation of scale c_k (m,) integrated out."""
-        turned = times_each(np.broadcast_to(direction, self.h.shape), self.Q)
-        spread = 1 + self.values * scales[:, None]
-        slope = row_sums(turned * self.h / spread)
-        return slope, row_sums(turned**2 * self.values / spread)
+        directions = np.broadcast_to(direction, self.pull.shape)
+        spread = np.eye(len(direction)) + scales[:, None, None] * self.B
+        shrunk = each_matrix(np.linalg.solve, spread, directions[:, :, None])[:, :, 0]
+        return row_sums(shrunk * self.pull), row_sums(shrunk * each_times(self.B, directions))
 
     def scores(self, noise: float) -> tuple[FloatArray, FloatArray]:
-        """Ã_k = ω B(I + B)⁻¹ (m, r, r), 0 ⪯ Ã_k ⪯ I, and b̃_k = ω(I + B)⁻¹h/s (m, r), B = FᵀG F.
+        """Ã_k = ω B(I + B)⁻¹ (m, r, r), 0 ⪯ Ã_k ⪯ I, and b̃_k = ω(I + B)⁻¹b/s (m, r), b the pull.
 
         ω ≤ 1 is a Student's weight: a task noisier than others says less.
         """
-        left = self.path(np.ones(1))[0][:, 0]
+        identity = np.eye(len(self.mean))
+        inverse = each_matrix(np.linalg.inv, identity + self.B)
+        score = each_times(inverse, self.pull)
+        left = np.maximum(self.residual - row_sums(score * self.pull), LEAST_RESIDUAL)
         weight = np.ones(len(left))
         if not self.tasks.noise_is_known:
             weight = np.minimum(1.0, noise**2 * (2 + self.tasks.rows) / (2 * noise**2 + left))
-        shrunk = self.values / (1 + self.values) * weight[:, None]
-        information = (self.Q * shrunk[:, None, :]) @ self.Q.transpose(0, 2, 1)
-        score = each_times(self.Q, self.h / (1 + self.values))
+        information = weight[:, None, None] * (identity - inverse)
         return information, score * (weight / noise)[:, None]
 
 
-def _over_noise(left: FloatArray, rows: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
-    """log ∫ N(l; 0, spread²) exp(−n l − left e^{−2l}/2) dl (m, L) by Laplace's method, and its
+def _over_noise(
+    left: FloatArray, rows: FloatArray, spread: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """log ∫ N(l; 0, spread²) exp(−n l − left e^{−2l}/2) dl (m, S, L) by Laplace's method, and its
     mode; l = log(s_k/s). Newton's steps are bounded by one."""
     precision = 1 / spread**2
     level = 0.5 * np.log((left + 0.1 * precision) / (rows + 0.1 * precision))
@@ -177,11 +183,6 @@ def _over_noise(left: FloatArray, rows: FloatArray, spread: float) -> tuple[Floa
     fit = left * np.exp(-2 * level)
     at_mode = -rows * level - fit / 2 - precision * level**2 / 2
     return np.asarray(at_mode - 0.5 * np.log((2 * fit + precision) * spread**2)), level
-
-
-def _sums(values: FloatArray) -> FloatArray:
-    """Over the last axis."""
-    return np.asarray(np.ascontiguousarray(values).sum(axis=-1))
 
 
 # --- by itself -----------------------------------------------------------------------------------
@@ -208,22 +209,20 @@ class Alone:
         G = tasks.G[:, :d, :d] - weight[:, None, None] * centre[:, :, None] * centre[:, None, :]
         size = np.trace(G, axis1=1, axis2=2) / np.maximum(tasks.rows, 1)
         unit = OWN_SIGNAL / np.maximum(size, 1e-8)
-        values, Q = spectra(G)
         pull = tasks.g[:, :d] - (weight * level)[:, None] * centre
         residual = np.maximum(tasks.yy - weight * level**2, LEAST_RESIDUAL)
-        root = np.sqrt(unit)[:, None]
-        h = times_each(pull, Q) * root
-        slopes = View(tasks, np.zeros(d), np.eye(d), values * unit[:, None], Q, h, residual)
+        B, pull = G * unit[:, None, None], pull * np.sqrt(unit)[:, None]
+        slopes = View(tasks, np.zeros(d), np.eye(d), B, pull, residual)
         return cls(slopes, unit, centre, level)
 
-    def log_evidence(self, scales: FloatArray, noise: float, spread: float) -> FloatArray:
-        """(m, L): a level of its own costs what its prior says."""
-        found, variance = self.slopes.evidence(scales, noise, spread)
-        weight = self.slopes.tasks.G[:, -1, -1][:, None]
+    def log_evidence(self, scales: FloatArray, noise: float, spreads: FloatArray) -> FloatArray:
+        """(m, S, L): a level of its own costs what its prior says."""
+        found, variance = self.slopes.evidence(scales, noise, spreads)
+        weight = self.slopes.tasks.G[:, -1, -1][:, None, None]
         return np.asarray(found - 0.5 * np.log1p(weight * INTERCEPT_SPREAD / variance))
 
-    def models(self, scales: FloatArray) -> FloatArray:
-        """(m, L, D)."""
-        slopes = self.slopes.models(scales) * np.sqrt(self.unit)[:, None, None]
-        level = self.level[:, None] - _sums(slopes * self.centre[:, None, :])
-        return np.concatenate([slopes, level[:, :, None]], axis=2)
+    def mixed(self, scales: FloatArray, weight: FloatArray) -> FloatArray:
+        """(m, D)."""
+        slopes = self.slopes.mixed(scales, weight) * np.sqrt(self.unit)[:, None]
+        level = row_sums(weight) * self.level - row_sums(slopes * self.centre)
+        return np.column_stack([slopes, level])

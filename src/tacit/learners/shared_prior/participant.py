@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tacit.learners.shared_prior.lessons import USUAL_SIZE, WINDOW, Lessons, Val
 from tacit.learners.shared_prior.posterior_mixture import Priors
 from tacit.learners.shared_prior.release_schedule import variance_grid
 from tacit.linear.model_averaging import ballots
-from tacit.linear.problems import Problems
+from tacit.linear.problems import Problems, of_each_chunk
 from tacit.linear.row_algebra import directed, or_zero
 from tacit.linear.threads import isolated
 
@@ -41,8 +42,8 @@ class Tasks:
             return or_zero(scale_votes(self.home), speaks), None
         values = values_of(shared)
         scaled = in_shared_units(self.home, float(values["target_scale"]), values["feature_scale"])
-        parts = [self._said(step, values, part) for part in scaled.chunks()]
-        return or_zero(np.concatenate(parts), speaks), None
+        rows = of_each_chunk(scaled, partial(self._said, step, values))
+        return or_zero(rows, speaks), None
 
     def _said(self, step: Step, values: Values, problems: Problems) -> FloatArray:
         loss = self.home.loss

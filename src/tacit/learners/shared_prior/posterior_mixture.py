@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from tacit.arrays import FloatArray
 from tacit.learners.shared_prior.gaussian_tasks import Alone, Likelihoods, View, likelihoods
 from tacit.linear.losses import Loss
-from tacit.linear.model_averaging import mixture
+from tacit.linear.model_averaging import shares
 from tacit.linear.problems import Problems
 
 SCALES = 10.0 ** np.arange(-3, 3.01, 0.5)
@@ -52,11 +52,8 @@ class Priors:
         """Log posterior of every option (m, S, 1 + A, L) before the vote, and the views of it."""
         views: list[Alone | View] = [Alone.of(tasks)]
         views += [View.of(tasks, mean, F) for mean, F in zip(self.means, self.factors, strict=True)]
-        found = [
-            np.stack([view.log_evidence(SCALES, self.noise, float(spread)) for view in views], 1)
-            for spread in self.noise_spreads
-        ]
-        return np.stack(found, 1) + self._usual(), views
+        found = [view.log_evidence(SCALES, self.noise, self.noise_spreads) for view in views]
+        return np.stack(found, axis=2) + self._usual(), views
 
     def _usual(self) -> FloatArray:
         """(1 + A, L): the public prior of scales, and the handicap."""
@@ -67,8 +64,8 @@ class Priors:
     def models(self, tasks: Likelihoods) -> FloatArray:
         """(m, D): the mixture of all options; the shared mean where its numbers overflow."""
         evidence, views = self.evidence(tasks)
-        weight = logsumexp(evidence + self.vote, axis=1)
-        mixed = mixture(np.stack([view.models(SCALES) for view in views], axis=1), weight)
+        weight = shares(logsumexp(evidence + self.vote, axis=1))
+        mixed = sum(view.mixed(SCALES, weight[:, i]) for i, view in enumerate(views))
         sound = np.asarray(np.isfinite(mixed).all(axis=1))
         return np.where(sound[:, None], mixed, self.means[0])
 

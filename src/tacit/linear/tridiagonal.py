@@ -1,0 +1,99 @@
+r"""Quadratic forms and determinants of I + cB at many scales c, for thousands of small B at once.
+
+Householder reflections turn a vector b along the first axis and B into a tridiagonal T:
+b = β₀Pe₁, B = PTPᵀ. From the last row up, with T's diagonal α and what stands beside it β,
+
+.. math:: p_k = 1 + cα_k − (cβ_{k+1})² / p_{k+1}
+
+are the pivots of I + cT, so that log det(I + cB) = Σ log p_k and bᵀ(I/c + B)⁻¹b = cβ₀²/p_0. A
+reflection takes a third of what eigenvectors take, and every further scale next to nothing.
+
+Tasks are the last axis: every operation is one of vectors of tasks, and none is added to another. A
+task of zeros stands behind all others: a sum over one task alone would run in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.arrays import FloatArray
+from tacit.linear.row_algebra import row_sums
+
+
+@dataclass(frozen=True)
+class Tridiagonal:
+    """b = β₀Pe₁ and B = PTPᵀ of m tasks, and one of zeros behind them."""
+
+    diagonal: FloatArray  # (r, m + 1), α
+    beside: FloatArray  # (r, m + 1), β; the first is b's
+    reflections: tuple[FloatArray, ...]  # v_k (r − k, m + 1): P is the product of all I − vvᵀ
+
+    @classmethod
+    def of(cls, B: FloatArray, b: FloatArray) -> Tridiagonal:
+        """Of positive semi-definite B (m, r, r) and b (m, r)."""
+        m, r = b.shape
+        left = np.zeros((r, r, m + 1))
+        left[:, :, :m] = B.transpose(1, 2, 0)
+        column = np.zeros((r, m + 1))
+        column[:, :m] = b.T
+        diagonal, beside = np.empty((2, r, m + 1))
+        reflections = []
+        for k in range(r):
+            v, beside[k] = _reflection(column)
+            p = np.einsum("ijt,jt->it", left, v)
+            p -= v * (0.5 * _inner(p, v))
+            column = left[:, 0] - v * p[0] - p * v[0]
+            diagonal[k], column = column[0], column[1:]
+            left = left[1:, 1:]
+            left -= v[1:, None] * p[1:]
+            left -= p[1:, None] * v[1:]
+            reflections.append(v)
+        return cls(diagonal, beside, tuple(reflections))
+
+    def path(self, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """bᵀ(I/c + B)⁻¹b and log det(I + cB), both (m, L)."""
+        log_det, first = np.zeros((self.beside.shape[1], len(scales))), np.ones(1)
+        for first in self._pivots(scales):
+            log_det += np.log(first)
+        return (scales * self.beside[0][:, None] ** 2 / first)[:-1], log_det[:-1]
+
+    def solved(self, scales: FloatArray, weights: FloatArray) -> FloatArray:
+        """Σ_c weight (I/c + B)⁻¹b (m, r), of weights (m, L)."""
+        pivots = list(self._pivots(scales))[::-1]
+        found = np.empty_like(self.diagonal)
+        x = -np.pad(weights, ((0, 1), (0, 0)))
+        for k, pivot in enumerate(pivots):
+            x = -x * scales * self.beside[k][:, None] / pivot
+            found[k] = row_sums(x)
+        for k, v in reversed(list(enumerate(self.reflections))):
+            found[k:] -= v * _inner(v, found[k:])
+        return np.ascontiguousarray(found[:, :-1].T)
+
+    def _pivots(self, scales: FloatArray) -> Iterator[FloatArray]:
+        """p_k (m + 1, L), the last first; not below one, as I + cT is not."""
+        pivot = np.ones(1)
+        beside = np.zeros(self.beside.shape[1])
+        for k in range(len(self.diagonal) - 1, -1, -1):
+            away = (scales * beside[:, None]) ** 2 / pivot
+            pivot = np.maximum(1 + scales * self.diagonal[k][:, None] - away, 1.0)
+            beside = self.beside[k]
+            yield pivot
+
+
+def _reflection(column: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """v (k, m) of norm √2, or zero, whose reflection I − vvᵀ puts a column along the first axis,
+    and the coordinate that it has there."""
+    length = np.sqrt(_inner(column, column))
+    there = np.where(column[0] < 0, length, -length)
+    v = column.copy()
+    v[0] -= there
+    half = length * (length + np.abs(column[0]))  # ½‖v‖²
+    return v / np.sqrt(np.where(half > 0, half, 1.0)), there
+
+
+def _inner(a: FloatArray, b: FloatArray) -> FloatArray:
+    """(m,), over the first axis."""
+    return np.asarray((a * b).sum(axis=0))
