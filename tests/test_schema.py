@@ -297,8 +297,23 @@ def test_two_declared_classes_code_the_target() -> None:
     schema = as_schema({"target": ["ill", "well"]}, ["a"])
     assert schema.classes == ("ill", "well")
     assert schema.coded_target(["well", "ill"]).tolist() == [1, -1]
-    with pytest.raises(InvalidInput, match=r"neural\.FederatedMTL"):
-        as_schema({"target": [0, 1, 2]}, ["a"]).coded_target([0])
+    of_three = as_schema({"target": [0, 1, 2]}, ["a"])
+    assert of_three.n_outputs == 3
+    assert of_three.coded_target([2, 0]).tolist() == [[-1, -1, 1], [1, -1, -1]]
+
+
+def test_several_targets_have_a_range_each() -> None:
+    y = np.array([[5.0, 0.0], [10.0, 4.0]])
+    schema = as_schema({"target0": (0, 10), "target1": (0, 4)}, ["a"], y=y)
+    assert schema.n_outputs == 2
+    np.testing.assert_array_equal(schema.coded_target(y), [[0, -1], [1, 1]])
+    np.testing.assert_array_equal(schema.inverse_target(schema.coded_target(y)), y)
+    assert schema.of_output(1).target == schema.more_targets[0]
+    with pytest.raises(InvalidInput, match="y has 1 targets, expected 2"):
+        schema.coded_target([1.0])
+    with pytest.raises(InvalidInput, match="several targets are numbers"):
+        as_schema({"target0": ["a", "b"]}, ["a"], y=y)
+    assert from_json(Schema, to_json(schema), "schema") == schema
 
 
 # Frames

@@ -291,7 +291,7 @@ def test_sparse_features_are_refused_by_name() -> None:
         ([1.0, np.nan, 2.0], "1 missing value.*row 1"),
         ([1.0, np.inf, 2.0], "column 'target' is infinite"),
         (["a", "b", "a"], "declare them: classes="),
-        (np.zeros((3, 2)), "one value per row"),
+        (np.zeros((3, 2, 2)), "Expected 2D|one value per row"),
         ([1.0], "y has 1 rows, X has 3"),
         ([[1], [2], [3]], "row 0; expected a number"),
     ],
@@ -416,9 +416,18 @@ def test_an_undeclared_class_is_named_with_its_row() -> None:
 
 
 @pytest.mark.parametrize("classes", ["from-data", ("a", "b", "c")])
-def test_three_classes_point_to_the_neural_learner(classes: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"neural\.FederatedMTL"):
-        TaskSet.from_arrays(np.zeros((3, 1)), ["a", "b", "c"], classes=classes)
+def test_three_classes_are_each_told_from_the_others(classes: Any) -> None:
+    tasks = TaskSet.from_arrays(np.zeros((3, 1)), ["b", "a", "c"], classes=classes)
+    assert tasks.classes == ("a", "b", "c")
+    np.testing.assert_array_equal(tasks.y, [[-1, 1, -1], [1, -1, -1], [-1, -1, 1]])
+
+
+def test_several_targets_are_columns() -> None:
+    y = np.arange(6.0).reshape(3, 2)
+    tasks = TaskSet.from_arrays(np.zeros((3, 1)), y, ["b", "a", "b"])
+    np.testing.assert_array_equal(tasks.y, y[[1, 0, 2]])
+    with pytest.raises(InvalidInput, match="'target1'"):
+        TaskSet.from_arrays(np.zeros((1, 1)), np.array([[1.0, np.nan]]))
 
 
 @pytest.mark.parametrize(
@@ -429,7 +438,7 @@ def test_three_classes_point_to_the_neural_learner(classes: Any) -> None:
         ([-1, -1, -1], "from-data", "one class"),
         (["yes", "yes", "yes"], "from-data", "one class"),
         ([1, 1, 1], (1, 1), "two different classes"),
-        ([1, 1, 1], "yes", "pair of labels"),
+        ([1, 1, 1], "yes", "list of labels"),
         ([1, None, 1], (0, 1), "row 1"),
     ],
 )

@@ -6,6 +6,7 @@ audit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -32,6 +33,7 @@ from tacit.privacy.mechanisms import (
     sum_sensitivity,
 )
 from tacit.privacy.mechanisms.block_moments import Blocks
+from tacit.privacy.mechanisms.side_by_side import EachPart, SideBySide
 from tacit.privacy.noise import wishart as wishart_noise
 from tacit.privacy.prices import event_charge
 
@@ -110,6 +112,16 @@ def test_half_a_sensitivity_of_moments_is_caught(name: str, monkeypatch: Patch) 
     assert caught(name)
 
 
+@pytest.mark.parametrize("name", ["SideBySide, replace", "SideBySide, zero-out"])
+def test_several_rows_at_the_price_of_one_are_caught(name: str, monkeypatch: Patch) -> None:
+    """As if each had a clip of its own, and nobody had divided it by √k."""
+    monkeypatch.setattr(EachPart, "sensitivity", lambda self, n: self.part.sensitivity(n))
+    monkeypatch.setattr(SideBySide, "of", lambda part, count: SideBySide(
+        "GaussianSum", part.clip_norm, part.sigma / math.sqrt(count), count
+    ))  # fmt: skip
+    assert caught(name)
+
+
 # --- forget each clip ----------------------------------------------------------------------------
 
 CLIPS = [
@@ -129,6 +141,8 @@ CLIPS = [
     "DiagonalLaplace, secure noise",
     "GramGaussian, replace",
     "GramGaussian, secure noise",
+    "SideBySide, replace",
+    "SideBySide, secure noise",
     "TwoSidedWishart, replace",
 ]
 

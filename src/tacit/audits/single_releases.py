@@ -19,9 +19,10 @@ from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Claim, Region, Side, above, below
 from tacit.privacy.budget import Neighbours
-from tacit.privacy.mechanisms import Blocks, GaussianSum, NoisyStatistic, products
+from tacit.privacy.mechanisms import Blocks, GaussianSum, NoisyStatistic, SideBySide, products
 
 UNITS, DIM, CLIP, OVERSIZE = 4, 2, 1.0, 10.0  # two dimensions hold every worst pair
+BESIDE = 4  # rows of a unit that are released side by side
 E1, E2 = np.eye(DIM)
 BOTH = (E1 + E2) / np.sqrt(2)
 
@@ -93,6 +94,22 @@ def moments_pair(neighbours: Neighbours) -> RowPair:
     if neighbours == "replace":
         return Cells((before, after), "one row with both cells turned round, one beyond its range")
     return Cells((before, rest), "one row, one cell of it beyond its range, or none")
+
+
+class SeveralRows(RowPair):
+    """The rows of another pair, so many times beside each other: (units, count, dim)."""
+
+    def clipped(self, side: int) -> FloatArray:
+        """Each at norm CLIP at most."""
+        norms = np.linalg.norm(self.rows[side], axis=2, keepdims=True)
+        return np.asarray(self.rows[side] / np.maximum(1.0, norms / CLIP))
+
+
+def beside_pair(neighbours: Neighbours) -> RowPair:
+    """A unit of whose rows every one turns round."""
+    one = sum_pair(neighbours)
+    first, second = (np.stack([rows] * BESIDE, axis=1) for rows in one.rows)
+    return SeveralRows((first, second), f"{BESIDE} times: {one.text}")
 
 
 # --- statistics that know the likelihood ---------------------------------------------------------
@@ -184,6 +201,12 @@ AUDITED: dict[type, AuditedMechanism] = {
     products.MomentsGaussian: AuditedMechanism(
         lambda e, d, n: products.MomentsGaussian.for_mu(BLOCKS, gaussian_mu(e, d), n),
         moments_pair, lambda cells: BLOCKS.terms(cells).sum(0), projection, PROJECTION, above(0.0),
+    ),
+    SideBySide: AuditedMechanism(
+        lambda e, d, n: SideBySide.of(
+            products.GaussianSum.for_mu(CLIP, gaussian_mu(e, d) / np.sqrt(BESIDE), n), BESIDE
+        ),
+        beside_pair, lambda rows: rows.sum(0), projection, PROJECTION, above(0.0),
     ),
     products.LaplaceSum: AuditedMechanism(
         lambda e, d, n: products.LaplaceSum.for_epsilon(CLIP, e, n),

@@ -34,6 +34,7 @@ from tacit.engine import (
 )
 from tacit.errors import InvalidInput
 from tacit.estimator.home import Home
+from tacit.estimator.outputs import jointly, opened, solved
 from tacit.estimator.prediction import Predicting
 from tacit.estimator.private_bounds import BOUNDS, bounded, open_bounds, with_bounds
 from tacit.linear.batched import Problems
@@ -50,8 +51,9 @@ from tacit.tasks import (
     as_schema,
     column_names,
 )
+from tacit.tasks.labels import listed
 from tacit.tasks.tables import has_names, rows_and_labels
-from tacit.tasks.targets import is_conventional
+from tacit.tasks.targets import TARGET, is_conventional
 
 
 class MultiTaskEstimator(Predicting):
@@ -59,6 +61,7 @@ class MultiTaskEstimator(Predicting):
 
     _engine: Callable[..., Any] | None = None  # of both halves; None: that of this process
     _promise: Guarantee = UNIT  # to whom, where the engine and not the learner decides it
+    _takes_several: bool = False  # whether its halves learn several targets, or classes, at once
 
     @property
     def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
@@ -137,6 +140,7 @@ class MultiTaskEstimator(Predicting):
             self.classes_ = np.asarray(tasks.classes)
         self.n_features_in_ = len(schema.feature_names)
         home = self._home(tasks, schema, loss_named(self.loss))
+        self._require_outputs(home)
         door = self._door(tasks.labels, schema)
         outcome = self._twin(home) if door is None else self._run(home, door, progress)
         if home.open_columns.any():
@@ -144,26 +148,46 @@ class MultiTaskEstimator(Predicting):
             home, schema = bounded(home, bounds), schema.bounded(bounds)
         self._remember(schema, tasks, outcome, door)
         if outcome.elsewhere:
-            self._set_models(np.zeros((0, home.problems.X.shape[1])), ())
+            self._set_models(np.zeros((0, *home.problems.X.shape[1:])), ())
             return self
         with isolated():  # nothing in the data stops a run, or warns, after its releases
-            self._set_models(self._at_home(home, outcome.shared), tasks.labels)
+            self._set_models(solved(self._at_home, home, outcome.shared), tasks.labels)
         return self
+
+    def _require_outputs(self, home: Home) -> None:
+        """Refuse several targets, or more classes than two, where one model is all there is."""
+        self._n_outputs = home.n_outputs
+        if home.n_outputs == 1 or (self._takes_several and self._engine is None):
+            return
+        if home.loss.targets_are_classes:
+            raise InvalidInput(
+                "Only binary classification is supported. The type of the target is multiclass, "
+                f"{home.n_outputs} classes: {listed(tuple(self.classes_))}; SharedPrior in one "
+                "process takes more, and so does neural.FederatedMTL"
+            )
+        raise InvalidInput(
+            f"y has {home.n_outputs} targets; SharedPrior in one process takes several, and here "
+            "each is fitted by itself"
+        )
 
     def _twin(self, home: Home) -> Outcome:
         """Without a budget."""
         if not home.open_columns.any():
-            return Outcome(self._open(home))
+            return Outcome(opened(self._open, home))
         found = open_bounds(home)
-        return Outcome({**self._open(bounded(home, found.value)), BOUNDS: found})
+        return Outcome({**opened(self._open, bounded(home, found.value)), BOUNDS: found})
 
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         """Both halves, by the engine of this process or by another."""
         facts = facts_of(home, door)
+        participant: Any = self._participant
+        coordinator: Any = self._coordinator
+        if home.n_outputs > 1:
+            participant, coordinator = jointly(participant, coordinator, home.n_outputs)
         if home.open_columns.any():
-            halves = with_bounds(home, facts, self._participant, self._coordinator)
+            halves = with_bounds(home, facts, participant, coordinator)
         else:
-            halves = self._participant(home, facts), self._coordinator(facts)
+            halves = participant(home, facts), coordinator(facts)
         engine = self._engine or run_rounds
         return engine(*halves, door, progress=progress)
 
@@ -172,8 +196,8 @@ class MultiTaskEstimator(Predicting):
         require_parameters(self)
         if y is None:
             raise InvalidInput("fit requires y to be passed, but the target y is None")
-        if getattr(y, "ndim", 1) == 2:
-            y = column_or_1d(y, warn=True)
+        if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=not self._takes_several)
         schema = as_schema(getattr(self, "ranges", None), column_names(X), X, y)
         classes = None
         if loss_named(self.loss).targets_are_classes:
@@ -188,7 +212,9 @@ class MultiTaskEstimator(Predicting):
         problems = Problems(np.hstack([tasks.X, last]), tasks.y, tasks.offsets)
         declared = [column.low is not None or bool(column.coded) for column in schema.columns]
         widths = [len(column.names_out("")) for column in schema.columns]
-        known_target = loss.targets_are_classes or schema.target.low is not None
+        known_target = loss.targets_are_classes or all(
+            target.low is not None for target in schema.targets
+        )
         return Home(
             problems,
             loss,
@@ -256,11 +282,17 @@ class MultiTaskEstimator(Predicting):
         self.history_ = [] if door is None else history(door)
 
     def _set_models(self, models: FloatArray, labels: tuple[Hashable, ...]) -> None:
-        """From models (m, d + 1) in scaled units: coef_ (d, m), intercept_ (m,) in units of X."""
+        """From models (m, d + 1) in scaled units: coef_ (d, m), intercept_ (m,) in units of X. Of
+        several outputs (m, k, d + 1): (d, m, k) and (m, k)."""
         self._models = models
         self._label(labels)
-        coef, intercept = self._schema.unscale(models[:, :-1].T, models[:, -1])
-        self.coef_, self.intercept_ = coef, np.atleast_1d(intercept)
+        if models.ndim == 2:
+            coef, intercept = self._schema.unscale(models[:, :-1].T, models[:, -1])
+            self.coef_, self.intercept_ = coef, np.atleast_1d(intercept)
+            return
+        units = [self._schema.of_output(k) for k in range(models.shape[1])]
+        found = [s.unscale(models[:, k, :-1].T, models[:, k, -1]) for k, s in enumerate(units)]
+        self.coef_, self.intercept_ = (np.stack(part, axis=-1) for part in zip(*found, strict=True))
 
     def _guarantee(self, door: Door | None) -> Guarantee:
         """What this run, with all others recorded for these tasks, reveals about one of them."""
@@ -323,7 +355,9 @@ def facts_of(home: Home, door: Door) -> Facts:
 
 def require_moderate(tasks: TaskSet) -> None:
     """Numbers whose squares do not overflow."""
-    for name, column in zip((*tasks.feature_names, "target"), (*tasks.X.T, tasks.y), strict=True):
+    targets = np.atleast_2d(tasks.y.T)
+    names = (*tasks.feature_names, *[TARGET] * len(targets))
+    for name, column in zip(names, (*tasks.X.T, *targets), strict=True):
         largest = float(np.fmax.reduce(np.abs(column), initial=0.0))  # perhaps no rows, or NaN
         if largest > LARGEST:
             raise InvalidInput(

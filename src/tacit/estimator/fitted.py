@@ -47,6 +47,7 @@ class Fitted(Certified):
     __metadata_request__score: ClassVar = {"task": True}
 
     loss: Any
+    _takes_several: bool = False  # targets, or classes beyond two, where they are one model each
     tasks_: tuple[Hashable, ...]
     history_: list[dict[str, Any]]
     run_: str | None
@@ -109,21 +110,26 @@ class Fitted(Certified):
             raise InvalidInput(f"task {task!r} took part in the fit; fit again to change its data")
 
     def score(self, X: Any, y: Any, task: Any = None) -> float:
-        """R² of predict, or accuracy where there are classes; over all rows."""
+        """R² of predict, or accuracy where there are classes; over all rows. Of several targets
+        the mean of their R²."""
         predicted = self.predict(X, task)
         if has_classes(self):
             return float(np.mean(predicted == np.asarray(y)))
-        return 1.0 - nmse(np.asarray(y, dtype=np.float64).ravel(), predicted.ravel())
+        truth = np.asarray(y, dtype=np.float64).reshape(predicted.shape)
+        pairs = zip(np.atleast_2d(truth.T), np.atleast_2d(predicted.T), strict=True)
+        return float(np.mean([1.0 - nmse(*pair) for pair in pairs]))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         if has_classes(self):
             tags.estimator_type = "classifier"
-            tags.classifier_tags = ClassifierTags(multi_class=self.loss != "logistic")
+            several = self.loss != "logistic" or self._takes_several
+            tags.classifier_tags = ClassifierTags(multi_class=several)
         else:
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags()
+            tags.target_tags.multi_output = self._takes_several
         return tags
 
     # --- what may leave --------------------------------------------------------------------------

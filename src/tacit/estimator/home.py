@@ -11,6 +11,8 @@ from tacit.arrays import BoolArray
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
 
+_NONE = np.zeros(0, dtype=bool)
+
 
 @dataclass(frozen=True)
 class Home:
@@ -20,9 +22,22 @@ class Home:
     loss: Loss
     declared_features: BoolArray  # (d,), by column
     declared_target: bool
-    open_columns: BoolArray = field(  # (d + 1,), the target last; or (0,): all have a scale
-        default_factory=lambda: np.zeros(0, dtype=bool), kw_only=True
+    open_columns: BoolArray = field(  # (d + k,), targets last; or (0,): all have a scale
+        default_factory=lambda: _NONE, kw_only=True
     )
+
+    @property
+    def n_outputs(self) -> int:
+        """How many models each task has: y is (N,), or (N, k)."""
+        return 1 if self.problems.y.ndim == 1 else self.problems.y.shape[1]
+
+    def outputs(self) -> list[Home]:
+        """The same rows with one target each."""
+        if self.n_outputs == 1:
+            return [self]
+        p = self.problems
+        columns = np.ascontiguousarray(p.y.T)
+        return [replace(self, problems=replace(p, y=y), open_columns=_NONE) for y in columns]
 
     def select(self, tasks: Sequence[int]) -> Home:
         """These tasks only, in this order."""

@@ -17,6 +17,7 @@ from tacit.engine import Message
 from tacit.errors import InvalidInput
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.estimator.home import Home
+from tacit.estimator.outputs import shared_models, solved
 from tacit.json_converter import from_json, to_json
 from tacit.linear.losses import Loss, LossName, loss_named
 from tacit.tasks import Schema, TaskSet, column_names
@@ -28,7 +29,7 @@ class Predicting(Fitted):
 
     loss: LossName
     _schema: Schema
-    _models: FloatArray  # (m, d + 1), the intercept last
+    _models: FloatArray  # (m, d + 1), the intercept last; (m, k, d + 1) of several outputs
 
     def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
         raise NotImplementedError
@@ -51,21 +52,27 @@ class Predicting(Fitted):
         """
         scores = self._scores(X, task, unknown)
         if self.loss == "logistic":
-            return self.classes_[(scores > 0).astype(int)]
+            likeliest = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)
+            return self.classes_[likeliest]
         return self._schema.inverse_target(scores)
 
     @available_if(has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
     def decision_function(
         self, X: Any, task: Any = None, *, unknown: Unknown = "error"
     ) -> FloatArray:
-        """xᵀw + b, positive for the second class."""
+        """xᵀw + b, positive for the second class; of more than two (N, k), largest for the
+        likeliest."""
         return self._scores(X, task, unknown)
 
     @available_if(has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
     def predict_proba(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> FloatArray:
-        """(N, 2), the probability of each class."""
+        """(N, k), the probability of each class; of more than two each against all others, at a
+        sum of one."""
         positive = expit(self._scores(X, task, unknown))
-        return np.stack([1 - positive, positive], axis=1)
+        if positive.ndim == 1:
+            return np.stack([1 - positive, positive], axis=1)
+        positive = np.maximum(positive, np.finfo(np.float64).tiny)
+        return np.asarray(positive / positive.sum(axis=1, keepdims=True))
 
     def _scores(self, X: Any, task: Any, unknown: str) -> FloatArray:
         """xᵀw + b in scaled units, by the model of each row's task."""
@@ -73,14 +80,14 @@ class Predicting(Fitted):
         X, task = rows_and_labels(X, task)
         rows = self._schema.transform(self._named(X))
         models = self._models_for(task, len(rows), unknown)
-        return np.asarray(np.einsum("nd,nd->n", rows, models[:, :-1]) + models[:, -1])
+        return _products(rows, models)
 
     def scores_of(self, tasks: TaskSet) -> FloatArray:
-        """(N,), xᵀw + b in scaled units, of tasks scaled by the schema of the fit."""
+        """(N,) or (N, k), xᵀw + b in scaled units, of tasks scaled by the schema of the fit."""
         check_is_fitted(self, "coef_")
         columns = [self._column_of(label) for label in tasks.labels]
         models = np.repeat(self._models[columns], np.diff(tasks.offsets), axis=0)
-        return np.asarray(np.einsum("nd,nd->n", tasks.X, models[:, :-1]) + models[:, -1])
+        return _products(tasks.X, models)
 
     def adapt(self, X: Any, y: Any, task: Any) -> Self:
         """A new task joins after training: solved at home from shared_, free for the others.
@@ -100,7 +107,8 @@ class Predicting(Fitted):
         for label in new:
             self._require_new(label)
         home = self._home(joined, self._schema, loss)
-        models = [self._newcomer(home.select([i]), self.shared_) for i in range(len(new))]
+        each = [home.select([i]) for i in range(len(new))]
+        models = [solved(self._newcomer, alone, self.shared_) for alone in each]
         self._set_models(np.vstack([self._models, *models]), (*self.tasks_, *new))
         return self
 
@@ -114,10 +122,12 @@ class Predicting(Fitted):
         return X
 
     def _models_for(self, task: Any, n_rows: int, unknown: str) -> FloatArray:
-        """(N, d + 1), the model of each row."""
+        """(N, d + 1) or (N, k, d + 1), the model of each row."""
         columns, models = self._columns(task, n_rows, unknown), self._models
         if (columns < 0).any():
-            models = np.vstack([models, self._shared_model(self.shared_)])
+            count = 1 if models.ndim == 2 else models.shape[1]
+            shared = shared_models(self._shared_model, self.shared_, count)
+            models = np.concatenate([models, shared[None]])
         return np.asarray(models[columns])  # −1 is the last row, the shared model
 
     # --- its folder ------------------------------------------------------------------------------
@@ -152,3 +162,8 @@ class Predicting(Fitted):
         """The same, of what was read from its folder."""
         model = cls(loss=description["loss"], fit_intercept=description["fit_intercept"])
         return model._filled(description, arrays, certificate)
+
+
+def _products(rows: FloatArray, models: FloatArray) -> FloatArray:
+    """xᵀw + b of each row (N, d) with its own model, or models (N, k, d + 1)."""
+    return np.asarray(np.einsum("nd,n...d->n...", rows, models[..., :-1]) + models[..., -1])

@@ -79,7 +79,7 @@ def bounds_share(budget: Budget, n_tasks: int, n_open: int) -> float:
 class Bounds:
     """Which columns are open, and what their ranges may cost."""
 
-    columns: BoolArray  # (d + 1,), the target last
+    columns: BoolArray  # (d + k,), the target, or all of several, last
     steps: tuple[Step, Step]
     left: float  # μ for what is learned with them
 
@@ -245,11 +245,12 @@ def with_bounds(
 ) -> tuple[Participant, Coordinator]:
     """Both halves of a learner, after those that find the ranges of the open columns."""
     bounds = Bounds.planned(facts, home.open_columns)
+    d = len(facts.declared_features)
     left = replace(
         facts,
         mu=bounds.left,
-        declared_features=facts.declared_features | home.open_columns[:-1],
-        declared_target=facts.declared_target or bool(home.open_columns[-1]),
+        declared_features=facts.declared_features | home.open_columns[:d],
+        declared_target=facts.declared_target or bool(home.open_columns[d:].any()),
     )
     tasks = VotesFirst(home, bounds, lambda scaled: participant(scaled, left))
     return tasks, BoundsFirst(bounds, coordinator(left), facts.n_tasks)
@@ -262,8 +263,8 @@ def bounded(home: Home, bounds: FloatArray) -> Home:
     return replace(
         home,
         problems=replace(p, X=np.column_stack([X, p.X[:, -1]]), y=y),
-        declared_features=home.declared_features | columns[:-1],
-        declared_target=home.declared_target or bool(columns[-1]),
+        declared_features=home.declared_features | columns[: X.shape[1]],
+        declared_target=home.declared_target or bool(columns[X.shape[1] :].any()),
         open_columns=np.zeros_like(columns),
     )
 

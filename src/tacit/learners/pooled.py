@@ -29,6 +29,8 @@ class Pooled(MultiTaskEstimator):
     ranges: Mapping[Any, Any] | Literal["private", "from-data"] | None = None
     fit_intercept: bool = True
 
+    _takes_several = True
+
     def _open(self, home: Home) -> Message:
         p = home.problems
         everything = Problems(p.X, p.y, np.array([0, len(p.y)]))

@@ -33,6 +33,8 @@ class SingleTask(MultiTaskEstimator):
     fit_intercept: bool = True
     penalty: Literal["l2", "l1"] = "l2"
 
+    _takes_several = True
+
     def _open(self, home: Home) -> Message:
         return {}
 

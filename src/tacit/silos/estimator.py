@@ -171,6 +171,11 @@ class InsideSilos(PublicModels):
     def _places_matter(self) -> bool:
         return self.unit == "example"
 
+    @property
+    def _takes_several(self) -> bool:  # type: ignore[override] # there it is a plain attribute
+        """Silos release the moments of one target."""
+        return self.unit == "task" and super()._takes_several
+
     def _run(self, home: Home, door: Door, progress: Progress) -> Outcome:
         if not isinstance(home, SiloHome):
             return super()._run(home, door, progress)

@@ -25,7 +25,7 @@ from tacit.arrays import Array, BoolArray, IntArray
 from tacit.errors import BadCell, InvalidInput, UndeclaredValue
 from tacit.json_converter import to_json
 
-Classes: TypeAlias = tuple[Hashable, Hashable]
+Classes: TypeAlias = tuple[Hashable, ...]  # two or more
 
 NUMERIC = "biuf"  # dtype kinds: bool, signed, unsigned, float
 DEEPEST = 8

@@ -13,14 +13,15 @@ from tacit.tasks.columns import Column
 from tacit.tasks.labels import distinct, missing_mask
 from tacit.tasks.schema import Schema, require_width
 from tacit.tasks.tables import as_numbers, as_table, as_vector
-from tacit.tasks.targets import TARGET
+from tacit.tasks.targets import TARGET, target_columns, target_names
 
 Declaration: TypeAlias = Column | tuple[float, float] | Sequence[Hashable] | Literal["private"]
 Ranges: TypeAlias = Mapping[Any, Declaration]
 """Column name, column index or "target" -> a Column, a range (low, high), a list of categories, or
 "private": a range that the run releases.
 
-"target" declares y; a feature of that name is declared by its index.
+"target" declares y; a feature of that name is declared by its index. Several targets are declared
+by the names of y's columns, or as "target0", "target1", ...
 """
 
 
@@ -39,24 +40,27 @@ def as_schema(
     >>> as_schema({"age": (0, 100)}, ["age", "income"]).scale
     array([50.,  1.])
     """
-    names = tuple(str(name) for name in feature_names)
+    names, of_y = tuple(str(name) for name in feature_names), target_names(y)
     require_width(names, [1] * len(names))
     if isinstance(ranges, str) and ranges == "private":
-        return Schema(names, (_as_column(ranges, ""),) * len(names), _as_column(ranges, TARGET))
+        features = (_as_column(ranges, ""),) * len(names)
+        first, *more = [_as_column(ranges, TARGET)] * len(of_y)
+        return Schema(names, features, first, more_targets=tuple(more))
     if isinstance(ranges, str):
         return _measured_schema(ranges, names, X, y)
-    columns, target = [Column()] * len(names), Column()
+    columns, targets = [Column()] * len(names), dict.fromkeys(of_y, Column())
     seen: dict[int, object] = {}
     for key, declaration in _items(ranges):
-        if isinstance(key, str) and key == TARGET:
-            target = _as_column(declaration, TARGET)
+        if isinstance(key, str) and key in of_y:
+            targets[key] = _as_column(declaration, TARGET)
             continue
         j = _column_index(key, names)
         if j in seen:
             raise InvalidInput(f"column {names[j]!r} is declared twice: {seen[j]!r} and {key!r}")
         seen[j] = key
         columns[j] = _as_column(declaration, names[j])
-    return Schema(names, tuple(columns), target)
+    first, *more = targets.values()
+    return Schema(names, tuple(columns), first, more_targets=tuple(more))
 
 
 def _items(ranges: object) -> list[tuple[object, object]]:
@@ -106,8 +110,10 @@ def _measured_schema(ranges: str, names: tuple[str, ...], X: object, y: object) 
         raise InvalidInput('ranges="from-data" needs the data: as_schema(ranges, names, X, y)')
     table = as_table(X).arranged_as(names)
     measured = zip(table.values, names, strict=True)
-    target = Column() if y is None else _measured(as_vector(y, "y"), TARGET)
-    return Schema(names, tuple(_measured(*pair) for pair in measured), target, from_data=True)
+    columns = tuple(_measured(*pair) for pair in measured)
+    given = {} if y is None else target_columns(y)
+    first, *more = [_measured(as_vector(v, "y"), TARGET) for v in given.values()] or [Column()]
+    return Schema(names, columns, first, from_data=True, more_targets=tuple(more))
 
 
 def _measured(values: Array, name: str) -> Column:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from tacit.arrays import BoolArray, FloatArray
 from tacit.errors import InvalidInput
+from tacit.json_converter import fields_to_json
 from tacit.tasks.columns import Column
 from tacit.tasks.labels import Classes
 from tacit.tasks.tables import as_table, as_vector, require_finite
-from tacit.tasks.targets import TARGET, class_pair, class_signs, target_numbers
+from tacit.tasks.targets import class_labels, class_signs, target_columns, target_numbers
 
 MOST_COLUMNS = 10_000
 """Of the columns that a learner sees. A covariance, or the normal equations of one task, has the
@@ -44,6 +46,7 @@ class Schema:
     columns: tuple[Column, ...]
     target: Column = field(default_factory=Column)
     from_data: bool = False  # measured, not declared: no guarantee that rests on it is proven
+    more_targets: tuple[Column, ...] = ()  # the second, third, ..., where there are several
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.feature_names):
@@ -51,20 +54,50 @@ class Schema:
                 f"{len(self.columns)} declarations for {len(self.feature_names)} features"
             )
         require_width(self.feature_names, self._widths)
-        if self.target.missing not in (None, "drop"):
+        if any(target.missing not in (None, "drop") for target in self.targets):
             raise InvalidInput(
                 'there is no value that replaces a missing target; missing="drop" drops its row'
             )
+        if self.more_targets:
+            _require_alike(self.targets)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON; one target is written as ever."""
+        aside = () if self.more_targets else ("more_targets",)
+        return {name: value for name, value in fields_to_json(self).items() if name not in aside}
+
+    @property
+    def targets(self) -> tuple[Column, ...]:
+        """All of them."""
+        return (self.target, *self.more_targets)
+
+    @property
+    def n_outputs(self) -> int:
+        """How many models each task has: one for each target, or for each class of three or more.
+
+        >>> from tacit.tasks import as_schema
+        >>> as_schema({"target": ["a", "b", "c"]}, ["x0"]).n_outputs
+        3
+        """
+        classes = self.classes or ()
+        return len(classes) if len(classes) > 2 else len(self.targets)
+
+    def of_output(self, k: int) -> Schema:
+        """The schema of target k alone; classes are told apart in the same columns."""
+        if not self.more_targets:
+            return self
+        return replace(self, target=self.targets[k], more_targets=())
 
     @property
     def open_columns(self) -> BoolArray:
-        """(d_out + 1,), the target last: whose range a run has still to release."""
+        """(d_out + 1,), the target, or all of several, last: whose range a run has still to
+        release."""
         of_features = np.repeat([column.is_open for column in self.columns], self._widths)
-        return np.append(of_features, self.target.is_open).astype(bool)
+        return np.append(of_features, [target.is_open for target in self.targets]).astype(bool)
 
-    def open_names(self, target: str = TARGET) -> list[str]:
+    def open_names(self, *targets: str) -> list[str]:
         """The names of the open columns."""
-        named = zip((*self.feature_names, target), (*self.columns, self.target), strict=True)
+        named = zip((*self.feature_names, *targets), (*self.columns, *self.targets), strict=True)
         return [name for name, column in named if column.is_open]
 
     @property
@@ -83,12 +116,14 @@ class Schema:
         """
         ranges = iter(bounds.tolist())
         given = []
-        for column in (*self.columns, self.target):
+        for column in (*self.columns, *self.targets):
             if column.is_open:
                 low, high = next(ranges)
                 column = Column(low, high, missing=column.missing)
             given.append(column)
-        return replace(self, columns=tuple(given[:-1]), target=given[-1])
+        d = len(self.columns)
+        features, target, more = tuple(given[:d]), given[d], tuple(given[d + 1 :])
+        return replace(self, columns=features, target=target, more_targets=more)
 
     @property
     def is_identity(self) -> bool:
@@ -118,13 +153,13 @@ class Schema:
 
     @property
     def classes(self) -> Classes | None:
-        """The two declared classes of the target, the second one positive."""
-        return None if self.target.categories is None else class_pair(self.target.categories)
+        """The declared classes of the target; of two the second one is positive."""
+        return None if self.target.categories is None else class_labels(self.target.categories)
 
     @property
     def drops(self) -> bool:
         """Whether a fit leaves out rows whose values are missing or undeclared."""
-        return any(column.drops for column in (*self.columns, self.target))
+        return any(column.drops for column in (*self.columns, *self.targets))
 
     def transform(self, X: object) -> FloatArray:
         """X (N, d) scaled and coded, a new array (N, d_out). A frame's columns go by name."""
@@ -155,21 +190,34 @@ class Schema:
         return coded
 
     def coded_target(self, y: object) -> FloatArray:
-        """y (N,) scaled and clipped to [-1, 1], or classes as -1 and +1; NaN: a row to drop."""
-        if self.target.drops or self.target.is_open:
-            return self.target.transform(as_vector(y, "y"), TARGET)[:, 0]
+        """y (N,) scaled and clipped to [-1, 1], or classes as -1 and +1; NaN: a row to drop.
+        (N, K) of K targets, or of more than two classes."""
+        given = target_columns(y)
+        if len(given) != len(self.targets):
+            raise InvalidInput(f"y has {len(given)} targets, expected {len(self.targets)}")
+        named = zip(self.targets, given.items(), strict=True)
+        coded = [self._coded(column, values, name) for column, (name, values) in named]
+        return coded[0] if len(coded) == 1 else np.stack(coded, axis=1)
+
+    def _coded(self, target: Column, y: object, name: str) -> FloatArray:
+        if target.drops or target.is_open:
+            coded = target.transform(as_vector(y, "y"), name)
+            return coded[:, 0] if coded.shape[1] == 1 else coded
         if self.classes is not None:
             return class_signs(y, self.classes)
-        return np.array(self.target.scaled(target_numbers(y)))
+        return np.array(target.scaled(target_numbers(y, name)))
 
     def inverse_target(self, scaled: FloatArray) -> FloatArray:
-        """y = target.centre + target_scale · y_scaled.
+        """y = target.centre + target_scale · y_scaled; (N, K) of several targets.
 
         >>> from tacit.tasks import as_schema
         >>> as_schema({"target": (1, 70)}, ["x0"]).inverse_target(np.array([-1.0, 1.0]))
         array([ 1., 70.])
         """
-        return self.target.inverse(scaled)
+        if not self.more_targets:
+            return self.target.inverse(scaled)
+        named = zip(self.targets, np.moveaxis(scaled, -1, 0), strict=True)
+        return np.stack([target.inverse(values) for target, values in named], axis=-1)
 
     def unscale(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A linear model in scaled units, turned into the units of X and y.
@@ -195,20 +243,29 @@ class Schema:
         return [max(1, len(column.coded)) for column in self.columns]
 
 
+def _require_alike(targets: Sequence[Column]) -> None:
+    """All numbers; and where a range is still open, a range for each."""
+    if any(target.categories is not None for target in targets):
+        raise InvalidInput("several targets are numbers; fit a target of classes by itself")
+    known = [target.low is not None or target.is_open for target in targets]
+    if any(target.is_open for target in targets) and not all(known):
+        raise InvalidInput("declare the range of every target, or let all others be private")
+
+
 def within(
     X: FloatArray, y: FloatArray, columns: BoolArray, bounds: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """X (N, d) and y (N,) with the open columns (d + 1,) clipped and scaled to their ranges (q, 2);
-    a cell that waited for its range is in the middle.
+    """X (N, d) and y (N,) or (N, K) with the open columns (d + K,) clipped and scaled to their
+    ranges (q, 2); a cell that waited for its range is in the middle.
 
     >>> X, y = np.array([[8.0], [np.nan]]), np.array([0.0, 1.0])
     >>> within(X, y, np.array([True, False]), np.array([[4.0, 8.0]]))[0].ravel()
     array([1., 0.])
     """
-    cells = np.column_stack([X, y])
+    cells, d = np.column_stack([X, y]), X.shape[1]
     for j, (low, high) in zip(np.flatnonzero(columns), bounds.tolist(), strict=True):
         cells[:, j] = np.nan_to_num(Column(low, high).scaled(cells[:, j]), nan=0.0)
-    return np.ascontiguousarray(cells[:, :-1]), cells[:, -1].copy()
+    return np.ascontiguousarray(cells[:, :d]), cells[:, d:].reshape(y.shape)
 
 
 def require_width(names: Sequence[str], widths: Sequence[int]) -> None:

@@ -94,7 +94,7 @@ def as_table(X: object, names: Sequence[str] | None = None) -> Table:
     """
     if isinstance(X, Table):
         table = X
-    elif _is_frame(X):
+    elif is_frame(X):
         table = _frame_table(X)
     else:
         table = _matrix_table(_as_matrix(X))
@@ -111,7 +111,7 @@ def rows_and_labels(X: object, task: object) -> tuple[Any, Any]:
     >>> X.names, task.tolist()
     (('age',), ['a'])
     """
-    if not isinstance(task, str) or not _is_frame(X) or task not in map(str, X.columns):  # type: ignore[attr-defined] # a frame has them
+    if not isinstance(task, str) or not is_frame(X) or task not in map(str, X.columns):  # type: ignore[attr-defined] # a frame has them
         return X, task
     table = as_table(X)
     return table.without(task), table.column(task, "task")
@@ -204,7 +204,8 @@ def require_column(name: str, names: Collection[str], role: str) -> None:
         raise InvalidInput(f"there is no {role} column {name!r}{nearest(name, names)}")
 
 
-def _is_frame(X: object) -> bool:
+def is_frame(X: object) -> bool:
+    """Whether it has named columns, as pandas and polars have."""
     return hasattr(X, "to_numpy") and hasattr(X, "columns") and hasattr(X, "__getitem__")
 
 

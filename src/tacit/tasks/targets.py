@@ -1,8 +1,9 @@
-"""The target: numbers, or two classes coded -1 and +1."""
+"""The target: numbers, or classes coded -1 and +1; several of them side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,47 +17,67 @@ from tacit.tasks.labels import (
     require_declared,
     require_present,
 )
-from tacit.tasks.tables import as_numbers, as_vector, require_finite
+from tacit.tasks.tables import as_numbers, as_table, as_vector, is_frame, require_finite
 
 TARGET = "target"
 """How messages and declarations call y."""
 
 
-def target_numbers(y: object) -> FloatArray:
+def target_numbers(y: object, name: str = TARGET) -> FloatArray:
     """A numeric target (N,), finite.
 
     >>> target_numbers([1, 2])
     array([1., 2.])
     """
     values = as_vector(y, "y")
-    require_present(values, "y")
+    require_present(values, "y" if name == TARGET else f"target {name!r}")
     try:
-        numbers = as_numbers(values, TARGET)
+        numbers = as_numbers(values, name)
     except InvalidInput as error:
         raise InvalidInput(f"{error}; if y holds classes, declare them: classes=...") from None
-    require_finite(numbers[:, None], [TARGET])
+    require_finite(numbers[:, None], [name])
     return numbers
 
 
-def class_pair(classes: Sequence[Hashable]) -> Classes:
-    """Two different class labels, the second one positive.
+def target_names(y: object) -> tuple[str, ...]:
+    """How messages and declarations call the columns of y: a frame's by their names.
 
-    >>> class_pair(["no", "yes"])
+    >>> target_names([1, 2]), target_names(np.zeros((3, 2)))
+    (('target',), ('target0', 'target1'))
+    """
+    names = tuple(map(str, y.columns)) if is_frame(y) else ()  # type: ignore[attr-defined] # it has
+    shape = np.shape(y) if hasattr(y, "shape") else ()  # a list of rows is one of labels
+    if len(names) > 1:
+        return names
+    several = len(shape) == 2 and shape[1] > 1
+    return tuple(f"{TARGET}{k}" for k in range(shape[1])) if several else (TARGET,)
+
+
+def target_columns(y: object) -> dict[str, Any]:
+    """Each of them by its name."""
+    names = target_names(y)
+    if len(names) == 1:
+        return {TARGET: y}
+    return dict(zip(names, as_table(y).values, strict=True))
+
+
+def class_labels(classes: Sequence[Hashable]) -> Classes:
+    """Two different class labels or more; of two the second is positive.
+
+    >>> class_labels(["no", "yes"])
     ('no', 'yes')
     """
     if isinstance(classes, str) or not isinstance(classes, Sequence):
-        raise InvalidInput(f"classes must be a pair of labels, got {classes!r}")
-    if len(classes) > 2:
-        raise InvalidInput(
-            "Only binary classification is supported. The type of the target is multiclass, "
-            f"{len(classes)} classes: {listed(classes)}; neural.FederatedMTL takes more"
-        )
-    if len(classes) < 2 or classes[0] == classes[1]:
+        raise InvalidInput(f"classes must be a list of labels, got {classes!r}")
+    different = {*classes}
+    if len(different) < 2:
         raise InvalidInput(
             f"two different classes are needed, got one class: {listed(classes)}; "
             "declare both: ranges={'target': [...]}"
         )
-    return classes[0], classes[1]
+    if len(different) < len(classes):
+        raise InvalidInput(f"classes must differ, got {listed(classes)}")
+    return tuple(classes)
 
 
 def is_conventional(classes: Classes) -> bool:
@@ -73,7 +94,7 @@ def is_conventional(classes: Classes) -> bool:
 
 def measured_classes(y: object) -> Classes:
     """0 and 1 if y holds nothing else, false and true among them, however each row writes them; and
-    otherwise the two classes that occur, which is a look at the data: nothing proven rests on it.
+    otherwise the classes that occur, which is a look at the data: nothing proven rests on it.
 
     >>> measured_classes([True, 1]), measured_classes(["b", "a", "b"])
     ((0, 1), ('a', 'b'))
@@ -86,22 +107,27 @@ def measured_classes(y: object) -> Classes:
     if len(labels) > 2 and not all(_is_class_label(label) for label in labels):
         raise InvalidInput(
             f"Unknown label type: y is continuous, with {len(labels)} distinct values; "
-            "expected two classes"
+            "expected classes"
         )
-    return class_pair(labels)
+    return class_labels(labels)
 
 
 def class_signs(y: object, classes: Classes) -> FloatArray:
-    """-1 for the first class and +1 for the second, (N,).
+    """-1 for the first class and +1 for the second, (N,); of more classes (N, K): +1 for a row's
+    own, -1 for each other.
 
     >>> class_signs(["no", "yes"], ("no", "yes"))
     array([-1.,  1.])
+    >>> class_signs(["b"], ("a", "b", "c"))
+    array([[-1.,  1., -1.]])
     """
     values = as_vector(y, "y")
     require_present(values, "y")
     found = positions(values, classes, "y")
     require_declared(found, values, classes, TARGET)
-    return np.where(found == 1, 1.0, -1.0)
+    if len(classes) == 2:
+        return np.where(found == 1, 1.0, -1.0)
+    return np.where(found[:, None] == np.arange(len(classes)), 1.0, -1.0)
 
 
 def _is_class_label(label: object) -> bool:

@@ -21,7 +21,13 @@ from tacit.tasks.labels import (
 )
 from tacit.tasks.schema import Schema, within
 from tacit.tasks.tables import as_table, as_vector
-from tacit.tasks.targets import class_pair, class_signs, measured_classes, target_numbers
+from tacit.tasks.targets import (
+    class_labels,
+    class_signs,
+    measured_classes,
+    target_columns,
+    target_numbers,
+)
 
 DeclaredClasses = Sequence[Hashable] | Literal["from-data"] | None
 
@@ -44,17 +50,17 @@ class TaskSet:
     """
 
     X: FloatArray  # (N, d), C-contiguous, sorted by task
-    y: FloatArray  # (N,), -1 and +1 if there are classes
+    y: FloatArray  # (N,), -1 and +1 if there are classes; (N, K) of K targets or more classes
     offsets: IntArray  # (m + 1,)
     labels: tuple[Hashable, ...]  # m of them
     order: IntArray  # (N,), the row of the input that each stored row came from
     feature_names: tuple[str, ...]  # d of them
-    classes: Classes | None = None  # coded -1, +1
+    classes: Classes | None = None  # coded -1, +1; of more than two each against the others
 
     def __post_init__(self) -> None:
         expected = {
             "X": (int(self.offsets[-1]), len(self.feature_names)),
-            "y": (int(self.offsets[-1]),),
+            "y": (int(self.offsets[-1]), *self.y.shape[1:2]),
             "order": (int(self.offsets[-1]),),
             "offsets": (len(self.labels) + 1,),
         }
@@ -77,8 +83,9 @@ class TaskSet:
         """Read X (N, d), y (N,) and one task label per row; task=None is one task labelled 0.
 
         Arrays, lists, pandas and polars. A schema scales and codes X and y and fills missing
-        values, or drops their rows. Two `classes`, the second positive, code y as -1 and +1;
-        "from-data" is 0/1 or false/true if y holds nothing else, and otherwise what occurs.
+        values, or drops their rows. Two `classes`, the second positive, code y as -1 and +1, more
+        of them as (N, K); "from-data" is 0/1 or false/true if y holds nothing else, and otherwise
+        what occurs. y (N, K) are several targets.
 
         Labels are public and dropped rows are not: a task with no row left stays, without rows.
 
@@ -93,7 +100,8 @@ class TaskSet:
         if len(target) != len(matrix):
             raise InvalidInput(f"y has {len(target)} rows, X has {len(matrix)}")
         must = slice(None) if schema is None else ~schema.may_wait
-        kept = np.isfinite(target) & np.isfinite(matrix[:, must]).all(axis=1)
+        told = np.isfinite(np.atleast_2d(target.T)).all(axis=0)
+        kept = told & np.isfinite(matrix[:, must]).all(axis=1)
         order = _stable_order(codes, len(labels))
         order = order[kept[order]]
         offsets = _offsets(np.bincount(codes[kept], minlength=len(labels)))
@@ -131,7 +139,8 @@ class TaskSet:
         names = schema.feature_names_out
         none = np.zeros(0, dtype=np.int64)
         offsets = np.zeros(len(labels) + 1, dtype=np.int64)
-        empty = np.zeros((0, len(names))), np.zeros(0)
+        outputs = (schema.n_outputs,) if schema.n_outputs > 1 else ()
+        empty = np.zeros((0, len(names))), np.zeros((0, *outputs))
         return cls(*empty, offsets, tuple(labels), none, names, schema.classes)
 
     @property
@@ -269,14 +278,17 @@ def _coded_target(
     y: object, classes: DeclaredClasses, schema: Schema | None
 ) -> tuple[FloatArray, Classes | None]:
     if isinstance(classes, str) and classes == "from-data":
-        pair: Classes | None = measured_classes(y)
+        known: Classes | None = measured_classes(y)
     elif classes is not None:
-        pair = class_pair(classes)
+        known = class_labels(classes)
     else:
-        pair = None if schema is None else schema.classes
-    if schema is not None and pair == schema.classes:
-        return schema.coded_target(y), pair
-    return (target_numbers(y) if pair is None else class_signs(y, pair)), pair
+        known = None if schema is None else schema.classes
+    if schema is not None and known == schema.classes:
+        return schema.coded_target(y), known
+    if known is not None:
+        return class_signs(y, known), known
+    columns = [target_numbers(values, name) for name, values in target_columns(y).items()]
+    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1), known
 
 
 def _coins(seed: Sequence[int], label: Hashable) -> np.random.Generator:

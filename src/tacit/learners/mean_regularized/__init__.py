@@ -126,6 +126,11 @@ class BetweenTasks(PrivateLearner):
         """Cohorts of Algorithm 1 are drawn among all tasks: it stays in one process."""
         return None if self.as_published else super()._engines
 
+    @property
+    def _takes_several(self) -> bool:  # type: ignore[override] # there it is a plain attribute
+        """Of our rounds; the objectives of the paper have one target."""
+        return not self.as_published and self.penalty == "auto"
+
     def _open(self, home: Home) -> Message:
         if self.penalty == "auto":
             return open_optimum(home)

@@ -30,6 +30,8 @@ __all__ = ["Coordinator", "SharedPrior", "Tasks"]
 class BetweenTasks(PrivateLearner):
     """``unit="task"``: a whole task is protected from all others, and a curator is trusted."""
 
+    _takes_several = True
+
     def _open(self, home: Home) -> Message:
         return open_prior(Tasks(home))
 

@@ -9,6 +9,7 @@ mechanism              releases               Δ (replace, zero-out)   reveals  
 ``DiagonalGaussian``   Σ w∘w                  ℓ2: √2 K², K²           Gaussian(Δ/σ)        yes
 ``GramGaussian``       WᵀW                    ‖·‖_F, grows with √m    Gaussian(Δ/σ)        yes
 ``MomentsGaussian``    Σ zzᵀ of coded rows    ℓ2: block_moments.py    Gaussian(Δ/σ)        yes
+``SideBySide``         k of the first three   √k times theirs         Gaussian(Δ/σ)        yes
 ``LaplaceSum``         Σ x                    ℓ1: 2C, C               Pure(Δ/scale)        yes
 ``DiagonalLaplace``    Σ w∘w                  ℓ1: 2K², K²             Pure(Δ/scale)        yes
 ``KNormSum``           Σ x                    ℓ2: 2C, C               Pure(Δ/scale)        no
@@ -44,12 +45,14 @@ from tacit.privacy.mechanisms.products import (
     VoteSum,
 )
 from tacit.privacy.mechanisms.sensitivities import sum_sensitivity
+from tacit.privacy.mechanisms.side_by_side import SideBySide
 
 NAMED: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         GaussianSum, VoteSum, SymmetricGaussian, DiagonalGaussian, GramGaussian,
-        MomentsGaussian, LaplaceSum, DiagonalLaplace, KNormSum, TwoSidedWishart, PublishedWishart,
+        MomentsGaussian, SideBySide, LaplaceSum, DiagonalLaplace, KNormSum, TwoSidedWishart,
+        PublishedWishart,
     )
 }  # fmt: skip
 """By the name in their record: whoever has that can compute their event again."""
@@ -72,6 +75,7 @@ __all__ = [
     "MomentsGaussian",
     "NoisyStatistic",
     "PublishedWishart",
+    "SideBySide",
     "SymmetricGaussian",
     "TwoSidedWishart",
     "VoteSum",
