@@ -61,7 +61,6 @@ class MultiTaskEstimator(Predicting):
 
     _engine: Callable[..., Any] | None = None  # of both halves; None: that of this process
     _promise: Guarantee = UNIT  # to whom, where the engine and not the learner decides it
-    _takes_several: bool = False  # whether its halves learn several targets, or classes, at once
 
     @property
     def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:

@@ -47,7 +47,6 @@ class Fitted(Certified):
     __metadata_request__score: ClassVar = {"task": True}
 
     loss: Any
-    _takes_several: bool = False  # targets, or classes beyond two, where they are one model each
     tasks_: tuple[Hashable, ...]
     history_: list[dict[str, Any]]
     run_: str | None
@@ -60,6 +59,11 @@ class Fitted(Certified):
     def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
         """Targets, or class labels."""
         raise NotImplementedError
+
+    @property
+    def _takes_several(self) -> bool:
+        """Whether it learns several targets, or classes beyond two, one model each."""
+        return False
 
     @classmethod
     def _known_as(cls) -> str:

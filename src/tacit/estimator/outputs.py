@@ -32,13 +32,13 @@ def of_output(shared: Mapping[str, Any], k: int) -> Message:
     array([2.])
     """
     own = {name: part for name, part in shared.items() if name != BOUNDS}
-    return {name: _mapped(part, lambda value: np.asarray(value)[k]) for name, part in own.items()}
+    return {name: _block(part, k) for name, part in own.items()}
 
 
-def _mapped(part: Any, function: Callable[[Any], Any]) -> Any:
+def _block(part: Any, k: int) -> Any:
     if isinstance(part, Declared):
-        return Declared(function(part.value))
-    return combined(function, part)
+        return Declared(np.asarray(part.value)[k])
+    return combined(lambda value: np.asarray(value)[k], part)
 
 
 def stacked(messages: Sequence[Message]) -> Message:
@@ -84,10 +84,9 @@ class JointCoordinator:
 
     def absorb(self, step: Step, shared: Public, release: Release) -> Message:
         """What each output's block teaches."""
-        part = _part(step)
-        parts: Any = [of_output(shared, k) for k in range(self.count)]
-        blocks = [_mapped(release, lambda value, k=k: value[k]) for k in range(self.count)]
-        return stacked([self.one.absorb(part, *each) for each in zip(parts, blocks, strict=True)])
+        part, parts = _part(step), range(self.count)
+        told: Any = [(of_output(shared, k), _block(release, k)) for k in parts]
+        return stacked([self.one.absorb(part, *each) for each in told])
 
 
 @dataclass(frozen=True)

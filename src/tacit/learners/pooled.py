@@ -29,7 +29,9 @@ class Pooled(MultiTaskEstimator):
     ranges: Mapping[Any, Any] | Literal["private", "from-data"] | None = None
     fit_intercept: bool = True
 
-    _takes_several = True
+    @property
+    def _takes_several(self) -> bool:
+        return True
 
     def _open(self, home: Home) -> Message:
         p = home.problems

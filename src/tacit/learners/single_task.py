@@ -33,7 +33,9 @@ class SingleTask(MultiTaskEstimator):
     fit_intercept: bool = True
     penalty: Literal["l2", "l1"] = "l2"
 
-    _takes_several = True
+    @property
+    def _takes_several(self) -> bool:
+        return True
 
     def _open(self, home: Home) -> Message:
         return {}

@@ -172,7 +172,7 @@ class InsideSilos(PublicModels):
         return self.unit == "example"
 
     @property
-    def _takes_several(self) -> bool:  # type: ignore[override] # there it is a plain attribute
+    def _takes_several(self) -> bool:
         """Silos release the moments of one target."""
         return self.unit == "task" and super()._takes_several
 

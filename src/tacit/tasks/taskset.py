@@ -100,8 +100,8 @@ class TaskSet:
         if len(target) != len(matrix):
             raise InvalidInput(f"y has {len(target)} rows, X has {len(matrix)}")
         must = slice(None) if schema is None else ~schema.may_wait
-        told = np.isfinite(np.atleast_2d(target.T)).all(axis=0)
-        kept = told & np.isfinite(matrix[:, must]).all(axis=1)
+        told = np.isfinite(np.column_stack([target])).all(axis=1)
+        kept = np.asarray(told & np.isfinite(matrix[:, must]).all(axis=1))
         order = _stable_order(codes, len(labels))
         order = order[kept[order]]
         offsets = _offsets(np.bincount(codes[kept], minlength=len(labels)))

@@ -127,7 +127,7 @@ class BetweenTasks(PrivateLearner):
         return None if self.as_published else super()._engines
 
     @property
-    def _takes_several(self) -> bool:  # type: ignore[override] # there it is a plain attribute
+    def _takes_several(self) -> bool:
         """Of our rounds; the objectives of the paper have one target."""
         return not self.as_published and self.penalty == "auto"
 

@@ -30,7 +30,9 @@ __all__ = ["Coordinator", "SharedPrior", "Tasks"]
 class BetweenTasks(PrivateLearner):
     """``unit="task"``: a whole task is protected from all others, and a curator is trusted."""
 
-    _takes_several = True
+    @property
+    def _takes_several(self) -> bool:
+        return True
 
     def _open(self, home: Home) -> Message:
         return open_prior(Tasks(home))
