@@ -13,7 +13,7 @@ from dataclasses import replace
 from tacit.errors import PrivacyWarning
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.planning import UNIT, Door
-from tacit.privacy.promises import DELTA, delta_beside
+from tacit.privacy.promises import DELTA, SEVERAL_SILOS, delta_beside
 
 PEOPLE = replace(
     UNIT,
@@ -36,7 +36,7 @@ def promised_to_people(named: bool, silos: int = 1) -> Guarantee:
     if named:
         unit = "one person in one silo's data, with all rows that name them"
     if silos > 1:
-        unit = unit.replace("one silo's data", f"the data of up to {silos} silos")
+        unit = unit.replace("one silo's data", SEVERAL_SILOS.format(silos))
         more = f"a person with rows in more than {silos} silos: what all of them release adds up"
         open_questions = (more, *open_questions[1:])
     return replace(PEOPLE, unit=unit, not_covered=open_questions)

@@ -18,6 +18,9 @@ PREPROCESSING = (
 )
 TIMING = "how long a run took, and when it was run"
 ABORTED = "that a run was aborted: what it had released is counted, why it ended is not"
+SEVERAL_SILOS = "the data of up to {} silos"
+"""How a unit says that somebody may be in several silos."""
+
 OTHER_LEDGERS = "runs recorded in other ledgers, or in none: they are not counted"
 COPIES = "copies and renames of the table: under another name they are another data set"
 REPORTS = "more than one report per person: each counts, and only what this ledger saw is added up"

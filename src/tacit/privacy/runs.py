@@ -21,6 +21,7 @@ from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Event, Poisson, Pure, Visible
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.chain import event_from_json, event_to_json
+from tacit.privacy.promises import SEVERAL_SILOS
 from tacit.tasks.labels import canonical_label
 
 SAMPLED: frozenset[type] = frozenset({Poisson, Visible})
@@ -61,6 +62,11 @@ class Promise(NamedTuple):
     unit: str
     neighbours: str
     adversary: str
+
+    @property
+    def of_several(self) -> bool:
+        """Whether somebody may be in several silos. The record has it in words alone."""
+        return SEVERAL_SILOS.partition("{}")[0] in self.unit
 
 
 @dataclass(frozen=True, eq=False)

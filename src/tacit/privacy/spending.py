@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,16 +181,22 @@ class Spending:
     def check(self, run: Run, charge: FloatArray) -> None:
         """Does it add up? LedgerError if not; BudgetExceeded if a task's cap cannot afford it.
 
-        Tasks that are not charged must be promised the same too: a statement speaks of all.
+        Tasks that are not charged must be promised the same too: a statement speaks of all. And
+        where somebody may be in several silos, every silo of the data set is one they may be in.
         """
         account, rows = self.account(run.dataset), self._where(run)
+        for other in account.promises:
+            if other != run.promise and (other.of_several or run.promise.of_several):
+                raise LedgerError(_mismatch("this data set", other, run.promise))
         before = account.promise[rows]
         known = account.promises.index(run.promise) if run.promise in account.promises else -1
         clash = (before >= 0) & (before != known)
         if clash.any():
             first = int(np.argmax(clash))
             raise LedgerError(
-                _mismatch(run.tasks[first], account.promises[before[first]], run.promise)
+                _mismatch(
+                    f"task {run.tasks[first]!r}", account.promises[before[first]], run.promise
+                )
             )
         refused = refusal(run, account.costs[rows], charge)
         if refused is not None:
@@ -265,14 +271,14 @@ def _require_priced(run: Run) -> None:
             raise LedgerCorrupt(f"run {run.name!r} was declared at a lower price than its plan's")
 
 
-def _mismatch(task: Any, before: Promise, now: Promise) -> str:
+def _mismatch(task: str, before: Promise, now: Promise) -> str:
     what = next(
         f"{name} {a!r}, this run declares {b!r}"
         for name, a, b in zip(Promise._fields, before, now, strict=True)
         if a != b
     )
     return (
-        f"task {str(task)!r} was charged for {what}: the two do not add up; use another data set "
+        f"{task} was charged for {what}: the two do not add up; use another data set "
         "id if these are other data; nothing was released"
     )
 

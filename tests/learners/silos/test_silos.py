@@ -13,7 +13,7 @@ from tacit.arrays import FloatArray
 from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 from tacit.engine import Unprotected
-from tacit.errors import BudgetExceeded, InvalidInput, PrivacyWarning, UntrustedMessage
+from tacit.errors import BudgetExceeded, InvalidInput, LedgerError, PrivacyWarning, UntrustedMessage
 from tacit.privacy.node_runs import node_run
 from tacit.privacy.release import Release
 
@@ -165,6 +165,22 @@ def test_a_silo_that_is_left_out_counts_for_its_people(data: Generated) -> None:
         fit_part(*parts[1], 2)
     everybody = fit_part(Budget(0.1), one | ~one, 2)
     assert everybody.guarantee_.epsilon == pytest.approx(2.1)
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_where_somebody_may_be_in_several_silos_no_other_promise_is_made(
+    data: Generated, first: int
+) -> None:
+    """A person of the first silos and of a new one: 1 would be said where 10.05 was revealed."""
+    ledger, one = Ledger.in_memory(), data.task == data.task[0]
+
+    def fit_part(rows: Any, among: int) -> Any:
+        model = silos(data, ledger=ledger, silos_per_person=among)
+        return model.fit(data.X[rows], data.y[rows], task=data.task[rows])
+
+    fit_part(~one, first)
+    with pytest.raises((InvalidInput, LedgerError), match=r"do not add up|not in this run"):
+        fit_part(one, 3 - first)
 
 
 def test_people_in_several_silos_need_one_budget(data: Generated) -> None:

@@ -164,6 +164,16 @@ def test_sums_are_of_clipped_rows() -> None:
     np.testing.assert_allclose(statistic.total(rows, 1.0), wanted, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(("left", "right"), [(1e-163, 1e150), (1e-310, 1e300), (1e-200, 1e-100)])
+def test_no_row_is_longer_than_its_limit_whatever_its_factors_are(
+    left: float, right: float
+) -> None:
+    """Their squares leave the floats, their product does not."""
+    one = [torch.tensor([[value]], dtype=torch.float64) for value in (left, right)]
+    rows = PeopleRows([LayerRows(*one, False)], np.ones(1))
+    assert np.abs(rows.summed(1e-12)) <= 1e-12 * (1 + 1e-12)
+
+
 def test_a_row_that_is_no_number_adds_nothing() -> None:
     factors = factors_of(4)
     statistic = PeopleSum(1.0, 2.0, Everyone(), 4).statistic

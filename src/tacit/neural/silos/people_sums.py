@@ -7,8 +7,10 @@ longer than C, however many rows name them: Δ = 2C (replace), C (zero-out).
 **In floating point.** Let C′ = (1 − η)C be the norm that rows are clipped to.
 
 1. ‖g_i‖² = Σ ‖left‖² (‖right‖² + 1) over layers, from factors that are exact in double precision,
-   each norm added up in a tree: off by less than ``rounding_slack``, by which the limit is below
-   C′. A row whose norm is not finite adds nothing.
+   each norm added up in a tree of rows scaled near 1, and no norm squared again: off by less than
+   ``rounding_slack``, by which the limit is below C′. A row with a factor longer than FAR adds
+   nothing: so what underflows, below 2⁻¹⁰⁷⁴ of a left factor, is below 2⁻⁵⁷⁴ of a sum, and C above
+   2⁻⁴⁹⁹.
 2. The sum is one of matrix products in double precision, of BLOCK rows each, in whatever order a
    library adds. Of at most N = MOST_ROWS rows an entry is off by e·Σ|terms|, e = (BLOCK + N/BLOCK
    + 3)·2⁻⁵³ to first order (Higham, 2002, §3.1), so that the whole vector is off by at most
@@ -38,7 +40,12 @@ from tacit.neural.sampling import Sampler
 from tacit.neural.silos.row_gradients import Factors, LayerRows
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import NoisyStatistic
-from tacit.privacy.mechanisms.clipping import check_positive, rounding_slack, tree_norms
+from tacit.privacy.mechanisms.clipping import (
+    check_positive,
+    down_to_one,
+    rounding_slack,
+    tree_norms,
+)
 from tacit.privacy.mechanisms.grid import cut, grid, grid_steps
 from tacit.privacy.mechanisms.noises import GaussianNoise, Shape
 from tacit.privacy.mechanisms.statistics import Sum
@@ -48,6 +55,9 @@ MOST_ROWS = 2**18
 
 BLOCK = 2**11
 """Rows at a time while summing."""
+
+FAR = 2.0**500
+"""The longest factor of a gradient that is summed."""
 
 _ROUNDING = 3 * (BLOCK + MOST_ROWS / BLOCK + 3) * 2.0**-53 * MOST_ROWS
 
@@ -83,19 +93,23 @@ class PeopleRows:
 
 
 def _scales(layers: Factors, weights: FloatArray, limit: float) -> FloatArray:
-    """(n,): what each row is multiplied by; 0 of one that is not finite."""
-    squares = np.zeros(len(weights))
+    """(n,): what each row is multiplied by; 0 of one that is too long to sum, or not finite."""
+    norms, near = np.zeros(len(weights)), np.ones(len(weights), dtype=bool)
     with np.errstate(over="ignore", invalid="ignore"):
         for layer in layers:
-            more = 0.0 if layer.right is None else _norms(layer.right) ** 2
-            squares += _norms(layer.left) ** 2 * (more + layer.bias)
-        norms = np.sqrt(squares)
+            left, right = _norms(layer.left), _norms(layer.right)
+            near &= (left <= FAR) & (right <= FAR)
+            norms = np.hypot(norms, left * np.hypot(right, float(layer.bias)))
     scaled = weights * np.divide(limit, norms, out=np.ones_like(norms), where=norms > limit)
-    return np.where(np.isfinite(norms), scaled, 0.0)
+    return np.where(near, scaled, 0.0)
 
 
-def _norms(rows: Tensor) -> FloatArray:
-    return tree_norms(rows.cpu().numpy().astype(np.float64))
+def _norms(rows: Tensor | None) -> FloatArray | float:
+    if rows is None:
+        return 0.0
+    doubles = rows.cpu().numpy().astype(np.float64)
+    down = down_to_one(np.abs(doubles).max(axis=1, initial=0.0))
+    return np.asarray(tree_norms(doubles * down[:, None]) / down)
 
 
 def _weighted(layer: LayerRows, scales: Tensor) -> Iterator[Tensor]:

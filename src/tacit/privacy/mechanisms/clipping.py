@@ -98,6 +98,15 @@ def clip_rows(rows: ArrayLike, norm: float | FloatArray, order: int = 2) -> Floa
     return np.asarray(clipped(x, limit, order)[0])
 
 
+def down_to_one(largest: FloatArray) -> FloatArray:
+    """Powers of two d with largest·d in [½, 1): squares of rows so scaled do not leave the floats.
+
+    >>> down_to_one(np.array([0.75, 1.0, 3.0]))
+    array([1.  , 0.5 , 0.25])
+    """
+    return np.ldexp(1.0, -np.maximum(np.frexp(largest)[1], -1000))
+
+
 def clipped(x: Any, limit: Any, order: int = 2, xp: Any = np) -> tuple[Any, BoolArray]:
     """x (n, width), doubles, each row scaled to a norm of at most ``limit``; and (n,), which rows
     stayed as they were. ``limit`` is below the clip norm by ``rounding_slack``.
@@ -114,7 +123,7 @@ def clipped(x: Any, limit: Any, order: int = 2, xp: Any = np) -> tuple[Any, Bool
     finite = np.isfinite(largest)
     if not finite.all():
         x, largest = xp.where(there(finite)[:, None], x, 0.0), np.where(finite, largest, 0.0)
-    down = np.ldexp(1.0, -np.maximum(np.frexp(largest)[1], -1000))  # largest·down is in [½, 1)
+    down = down_to_one(largest)
     size = tree_norms(x * there(down)[:, None], order)
     with np.errstate(over="ignore"):
         long = size > limit * down
