@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.learners.shared_prior.lessons import Lessons
-from tacit.learners.shared_prior.shrinkage import spikes, square_root
+from tacit.learners.shared_prior.shrinkage import spikes, square_root, towards_one
 
 RESTS = (0.1, 0.01)  # how much of what does not stand out a task may believe in
 LEAST_REST = 1e-4  # of the average variance, in every direction
@@ -52,11 +52,12 @@ def candidates(told: Lessons, scale: float, refined: bool) -> list[Candidate]:
     sharp, mean, zero = _outer(told, told.sharp), told.mean, np.zeros_like(told.mean)
     error = told.mean_covariance / told.noise**2 / scale
     d = len(mean)
+    diagonal = np.diag(linear) if refined else np.diag(_outer(told, own_diagonal(told)))
     full = d * (d + 1) // 2 + d
     found = [
         Candidate(mean, plain + error, d),
         Candidate(mean, linear + error, full),
-        Candidate(mean, np.diag(np.diag(linear)) + error, 2 * d),
+        Candidate(mean, np.diag(diagonal) + error, 2 * d),
         Candidate(mean, sharp + error, full),
         Candidate(mean, 0.5 * linear + 0.1 * plain + error, full),
     ]
@@ -81,6 +82,13 @@ def few_directions(told: Lessons, rest: float) -> FloatArray:
     kept = spikes(told.moment, d * variance)
     left = max(float(np.trace(told.moment) - np.trace(kept)), 0.0) / d
     return np.asarray(kept + max(rest * left, LEAST_REST) * np.eye(d))
+
+
+def own_diagonal(told: Lessons) -> FloatArray:
+    """T without correlations: of the pooled moment its d diagonal entries alone, which are shrunk
+    by the noise of so many numbers and not by that of a whole matrix."""
+    variance = 1 / told.pooled_weight + 2 / told.weight  # of an entry: noise, a sample of tasks
+    return np.diag(towards_one(np.diag(told.moment), variance))
 
 
 def _outer(told: Lessons, T: FloatArray) -> FloatArray:

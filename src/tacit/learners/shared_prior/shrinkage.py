@@ -86,6 +86,18 @@ def shape_of(moment: FloatArray, sigma: float, n_tasks: float) -> tuple[FloatArr
     return linear, floored(rotation_invariant(seen, d * variance), LEAST_SHARP)
 
 
+def towards_one(seen: FloatArray, variance: float) -> FloatArray:
+    """Numbers of average one that were seen with this variance, shrunk by the share of their
+    distance from one that is not noise (James and Stein), and floored.
+
+    >>> towards_one(np.array([0.5, 1.5]), 0.125)
+    array([0.75, 1.25])
+    """
+    distance = max(float(((seen - 1) ** 2).sum()), 1e-12)
+    kept = max(0.0, 1 - variance * len(seen) / distance)
+    return np.maximum(1 + kept * (seen - 1), LEAST_LINEAR)
+
+
 def mean_given_moment(
     total: FloatArray, sigma: float, moment: FloatArray, n_tasks: float
 ) -> FloatArray:
