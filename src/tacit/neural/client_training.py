@@ -24,9 +24,10 @@ from tacit.arrays import IntArray
 from tacit.errors import InvalidInput
 from tacit.neural.clients import NOBODY, Examples
 from tacit.neural.installation import one_thread, steady
+from tacit.neural.layers import add_product
 from tacit.neural.passes import Pass, Worker, parts, slots, spared, unit_slots
 from tacit.neural.sampling import Everyone, Sampler
-from tacit.neural.stacked import Stacked
+from tacit.neural.stacked import Stacked, parameters_of
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 """(outputs, targets) → a loss for each row."""
@@ -112,31 +113,59 @@ def descend(
     # Copies of their own: rows of W are no multiple of anything, and updates crawl over them.
     parameters = [view.clone(memory_format=torch.contiguous_format) for view in stacked.views(W)]
     anchors, given = stacked.views(centres), [v for w in weights for v in stacked.views(w)]
+    in_factors = extra is None and stacked.linear
     for rows in order:
         x, y = examples.at(rows.flatten())
-        parameters = [parameter.detach().requires_grad_() for parameter in parameters]
-        outputs = stacked(parameters, x)
+        if in_factors:
+            _factored_step(stacked, work, parameters, anchors, x, y)
+            continue
+        leaves = [parameter.requires_grad_() for parameter in parameters]
+        outputs = stacked(leaves, x)
         objective = work.row_loss(outputs, y).view(len(W), -1).mean(1)
         if extra is not None:
-            objective = objective + extra(
-                TrainingStep(stacked, parameters, anchors, given, x, outputs)
-            )
-        gradients = torch.autograd.grad(objective.sum(), parameters)
-        with torch.no_grad():
-            parameters = [
-                _stepped(*each, work) for each in zip(parameters, gradients, anchors, strict=True)
-            ]
-    with torch.no_grad():
-        torch.cat([parameter.flatten(1) for parameter in parameters], dim=1, out=W)
+            objective = objective + extra(TrainingStep(stacked, leaves, anchors, given, x, outputs))
+        gradients = torch.autograd.grad(objective.sum(), leaves)
+        parameters = [leaf.detach() for leaf in leaves]
+        _pull(parameters, anchors, work)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.sub_(gradient, alpha=work.rate)
+    torch.cat([parameter.flatten(1) for parameter in parameters], dim=1, out=W)
 
 
-def _stepped(w: Tensor, gradient: Tensor, centre: Tensor, work: LocalWork) -> Tensor:
-    """w − η(g + λ(w − w̃)), Algorithm 1 line 13 of S2; in place, and without temporaries: each would
-    be a pass through memory."""
-    w = w.detach()
+# A step is w − η(g + λ(w − w̃)), Algorithm 1 line 13 of S2: in place, and without temporaries, each
+# of which would be a pass through memory.
+
+
+def _factored_step(
+    stacked: Stacked,
+    work: LocalWork,
+    parameters: list[Tensor],
+    anchors: list[Tensor],
+    x: Tensor,
+    y: Tensor,
+) -> None:
+    """Where all layers are linear the gradient of a weight is a product of few rows, and is added
+    as such: written down it would be as large as the weight."""
+    clients, named = len(parameters[0]), dict(zip(stacked.names, parameters, strict=True))
+    outputs, tape = stacked.taped(parameters, x.requires_grad_())
+    objective = work.row_loss(outputs, y).view(clients, -1).mean(1).sum()
+    deltas = torch.autograd.grad(objective, [found for _, _, found in tape], allow_unused=True)
+    _pull(parameters, anchors, work)
+    for (path, given, _), delta in zip(tape, deltas, strict=True):
+        if delta is None:  # the module made nothing of it
+            continue
+        left, right = (z.detach().reshape(clients, -1, z.shape[-1]) for z in (delta, given))
+        weight, bias = parameters_of(path)
+        add_product(named[weight], left.mT, right, -work.rate)
+        if bias in named:
+            named[bias].sub_(left.sum(1), alpha=work.rate)
+
+
+def _pull(parameters: list[Tensor], centres: list[Tensor], work: LocalWork) -> None:
+    """w − ηλ(w − w̃)."""
     if work.pull:
-        w.lerp_(centre.expand_as(w), work.rate * work.pull)
-    return w.sub_(gradient, alpha=work.rate)
+        for w, centre in zip(parameters, centres, strict=True):
+            w.lerp_(centre.expand_as(w), work.rate * work.pull)
 
 
 @dataclass(frozen=True, eq=False)

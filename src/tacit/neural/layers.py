@@ -150,12 +150,32 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     [4.0, 4.0]
     """
     n, k, o = *a.shape[1:], b.shape[2]
-    if a.is_cuda or all(size * a.element_size() % 64 == 0 for size in (n * k, k * o, n * o)):
+    if _aligned(a, b):
         return torch.bmm(a, b) if bias is None else torch.baddbmm(bias[:, None], a, b)
     rows, inner, columns = (-size % 16 for size in (n, k, o))
     a, b = functional.pad(a, (0, inner, 0, rows)), functional.pad(b, (0, columns, 0, inner))
     found = torch.bmm(a, b)[:, :n, :o]
     return found.contiguous() if bias is None else found + bias[:, None]
+
+
+def add_product(total: Tensor, a: Tensor, b: Tensor, factor: float) -> None:
+    """total (clients, n, o) += factor · a b, in place: the product itself is never written down.
+
+    >>> total = torch.ones(1, 1, 1)
+    >>> add_product(total, torch.ones(1, 1, 3), torch.ones(1, 3, 1), -2.0)
+    >>> total.item()
+    -5.0
+    """
+    if _aligned(a, b):
+        total.baddbmm_(a, b, alpha=factor)
+    else:
+        total.add_(product(a, b), alpha=factor)
+
+
+def _aligned(a: Tensor, b: Tensor) -> bool:
+    """Do the matrices of all clients begin where a vector does, or need they not?"""
+    n, k, o = *a.shape[1:], b.shape[2]
+    return a.is_cuda or all(size * a.element_size() % 64 == 0 for size in (n * k, k * o, n * o))
 
 
 def _padding(layer: nn.Conv2d) -> list[int]:

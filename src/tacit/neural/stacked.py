@@ -119,12 +119,14 @@ class Stacked:
 
     @property
     def linear(self) -> bool:
-        """Does every parameter belong to a linear layer?"""
+        """Does every parameter belong to a linear layer, and to no other?"""
         if self._layers is None or not self.batched:
             return False
         return all(
-            isinstance(layer, PersonalLinear) or not list(layer.parameters(recurse=False))
-            for layer in self._layers.modules()
+            parameters_of(path)[0] in self.names
+            if isinstance(layer, PersonalLinear)
+            else not list(layer.parameters(recurse=False))
+            for path, layer in self._layers.named_modules()
         )
 
     def row_gradients(
@@ -187,6 +189,16 @@ class Stacked:
                 f"a {type(self._module).__name__} cannot be computed for many clients at once: "
                 f"torch.func.vmap does not take all of its layers. Supported are {SUPPORTED}"
             ) from None
+
+
+def parameters_of(path: str) -> tuple[str, str]:
+    """The names of a linear layer's weight and bias.
+
+    >>> parameters_of("1"), parameters_of("")
+    (('1.weight', '1.bias'), ('weight', 'bias'))
+    """
+    prefix = f"{path}." if path else ""
+    return f"{prefix}weight", f"{prefix}bias"
 
 
 def _with_personal_layers(module: nn.Module) -> nn.Module | None:

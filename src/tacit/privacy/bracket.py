@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import fft
-from scipy.special import logsumexp, ndtr
+from scipy.special import ndtr
 
 from tacit.arrays import FloatArray
 from tacit.privacy.events import Approximate, Counts, Event, Gaussian, Poisson, Pure, Visible
@@ -215,10 +215,13 @@ def _cells(losses: _Losses) -> tuple[FloatArray, FloatArray]:
 
 def _log_moment(cells: Sequence[tuple[FloatArray, FloatArray, int]], t: float) -> float:
     """Σ log E e^{tL}, each loss moved to the end of its cell where that is more."""
-    return math.fsum(
-        count * float(logsumexp(t * (edges[1:] if t > 0 else edges[:-1]), b=probability))
-        for edges, probability, count in cells
-    )
+    moments = []
+    for edges, probability, count in cells:
+        ends = t * (edges[1:] if t > 0 else edges[:-1])
+        ends, weights = ends[probability > 0], probability[probability > 0]
+        most = ends.max()
+        moments.append(count * (most + math.log(weights @ np.exp(ends - most))))
+    return math.fsum(moments)
 
 
 def _epsilon(start: int, step: float, probability: FloatArray, delta: float) -> float:

@@ -45,6 +45,8 @@ FINE = 1e-4
 """Step of the grid of losses, in a run of usual size."""
 
 _REACH = 9.0  # standard deviations of a release's noise: what lies beyond counts as infinite
+_SHORT = 2**16  # losses of a whole run
+_CUT_OFF = 1e-15  # of the probability of a longer one, counted as infinite
 _TINY = 1e-300  # for logarithms of what is then not used
 
 
@@ -110,10 +112,17 @@ def composed_epsilon(counts: Counts, delta: float, *, coarser: float = 1.0) -> f
 def loss_distribution(counts: Counts, coarser: float = 1.0) -> Any:
     """The PLD of a run, pessimistic, with both orders of its neighbours."""
     step = _step(counts, coarser)
-    total, *others = [_losses(event, step).self_compose(count) for event, count in _merged(counts)]
+    total, *others = [_repeated(_losses(e, step), n) for e, n in _merged(counts)]
     for other in others:
         total = total.compose(other)
     return total
+
+
+def _repeated(losses: Any, count: int) -> Any:
+    """Those of ``count`` equal releases. Where all of them fit nothing is cut off: to look where
+    one could takes dp-accounting longer."""
+    fits = losses._pmf_remove.size * count <= _SHORT
+    return losses.self_compose(count, tail_mass_truncation=0.0 if fits else _CUT_OFF)
 
 
 def _merged(counts: Counts) -> Counts:

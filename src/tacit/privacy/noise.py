@@ -54,7 +54,7 @@ RESOLUTION = 2**26
 _CELL_BITS = 21  # cells in a bucket: 2R/64
 _ACCEPT_BITS = 42  # 64 = 1 (sign) + 21 (cell) + 42 (accept)
 _GUIDE_BITS = 16
-_CHUNK = 2**16  # values at a time: what they need stays in the cache
+_CHUNK = 2**15  # values at a time: what they need stays in the cache
 
 
 # --- where randomness comes from -----------------------------------------------------------------

@@ -31,7 +31,7 @@ from tacit.neural.finetuning import filled
 from tacit.neural.installation import installation, steady, strict
 from tacit.neural.isolation_trial import public_rows, same_bits
 from tacit.neural.passes import parts
-from tacit.neural.stacked import Stacked
+from tacit.neural.stacked import Stacked, parameters_of
 
 ROWS = 64
 """Rows of a block, all of one silo."""
@@ -109,7 +109,7 @@ def _by_layers(
         return None
     deltas = torch.autograd.grad(row_loss(outputs, y).sum(), [found for _, _, found in tape])
     by_path = {
-        path: LayerRows(delta, given.detach(), f"{path}.bias".lstrip(".") in stacked.names)
+        path: LayerRows(delta, given.detach(), parameters_of(path)[1] in stacked.names)
         for (path, given, _), delta in zip(tape, deltas, strict=True)
     }
     return [
