@@ -172,15 +172,17 @@ def _block(problems: Problems, sizes: IntArray, tasks: IntArray, n: int) -> Bloc
 
 
 def each_block(problems: Problems, work: Callable[[Block], None]) -> None:
-    """Runs the blocks on all cores, each on one: LAPACK on small matrices gains from no more."""
-    found, cores = list(blocks(problems))[::-1], os.cpu_count() or 1  # the longest first
+    """Runs the blocks on all cores, each on one: LAPACK on small matrices gains from no more. Rows
+    that would fit into one block are not worth starting a thread."""
+    found = list(blocks(problems))[::-1]  # the longest first
+    cores = 1 if problems.X.size <= BLOCK_VALUES else os.cpu_count() or 1
 
     @isolated()  # in every worker: its floating-point warnings are its own
     def share(number: int) -> None:
         for block in found[number::cores]:
             work(block)
 
-    if len(found) == 1:
+    if cores == 1 or len(found) == 1:
         share(0)
         return
     with isolated(), ThreadPoolExecutor(cores) as pool:

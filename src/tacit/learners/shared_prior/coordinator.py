@@ -15,7 +15,7 @@ from tacit.engine import Facts, Public, Step
 from tacit.estimator.open_scale import unclear, voted_scales
 from tacit.learners.shared_prior.candidates import Candidate, candidates, only_plain, rough
 from tacit.learners.shared_prior.lessons import TRUSTED, Lessons, Values
-from tacit.learners.shared_prior.posterior_mixture import SCALES, Priors
+from tacit.learners.shared_prior.posterior_mixture import SCALES, VOTED, Priors
 from tacit.learners.shared_prior.release_schedule import (
     ReleaseSchedule,
     is_wide,
@@ -165,10 +165,10 @@ class Coordinator:
         spreads, options = len(priors.noise_spreads), len(priors.handicap)
         one = np.ones((options, options))
         same = (1 + np.kron(np.eye(spreads), one) + np.eye(spreads * options)) / 3
-        alike = np.asarray(np.kron(same, nearness(np.log10(SCALES[::2]), LIKE["home"])))
+        alike = np.asarray(np.kron(same, nearness(np.log10(VOTED), LIKE["home"])))
         log_prior = smooth_vote(total, sigma, alike, self.facts.n_tasks, INDIFFERENCE["priors"])
         rows = log_prior.reshape(spreads * options, -1)
-        fine = [np.interp(np.log10(SCALES), np.log10(SCALES[::2]), row) for row in rows]
+        fine = [np.interp(np.log10(SCALES), np.log10(VOTED), row) for row in rows]
         return np.stack(fine).reshape(spreads, options, -1)
 
     # --- priors --------------------------------------------------------------------------------

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from tacit.arrays import FloatArray
+from tacit.arrays import BoolArray, FloatArray
 from tacit.engine import Message, Step
 from tacit.estimator import Home
 from tacit.estimator.open_scale import in_shared_units, scale_votes
 from tacit.learners.shared_prior.gaussian_tasks import Likelihoods, View, likelihoods
 from tacit.learners.shared_prior.lessons import USUAL_SIZE, WINDOW, Lessons, Values, values_of
-from tacit.learners.shared_prior.posterior_mixture import Priors
+from tacit.learners.shared_prior.posterior_mixture import VOTED, Priors
 from tacit.learners.shared_prior.release_schedule import variance_grid
 from tacit.linear.model_averaging import ballots
 from tacit.linear.problems import Problems, of_each_chunk
@@ -34,22 +34,26 @@ class Tasks:
         """These tasks only, in this order."""
         return replace(self, home=self.home.select(units))
 
+    @cached_property
+    def _speaks(self) -> BoolArray:
+        """(m,): has the task anything to say?"""
+        return self.home.problems.speak(self.home.loss)
+
     @isolated()
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
         """One row per task; the mechanism clips it whatever it is."""
-        speaks = self.home.problems.speak(self.home.loss)
         if step.name == "scale":
-            return or_zero(scale_votes(self.home), speaks), None
+            return or_zero(scale_votes(self.home), self._speaks), None
         values = values_of(shared)
         scaled = in_shared_units(self.home, float(values["target_scale"]), values["feature_scale"])
         rows = of_each_chunk(scaled, partial(self._said, step, values))
-        return or_zero(rows, speaks), None
+        return or_zero(rows, self._speaks), None
 
     def _said(self, step: Step, values: Values, problems: Problems) -> FloatArray:
         loss = self.home.loss
         if step.name == "priors":
             priors = Priors.of(values)
-            return ballots(priors.evidence(priors.likelihoods(problems, loss))[0][..., ::2])
+            return ballots(priors.evidence(priors.likelihoods(problems, loss), VOTED)[0])
         told = Lessons.of(values)
         covariance = told.noise**2 * told.frame @ told.frame.T
         tasks = likelihoods(problems, loss, told.mean, covariance)

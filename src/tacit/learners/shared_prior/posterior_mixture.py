@@ -19,7 +19,10 @@ from tacit.linear.model_averaging import shares
 from tacit.linear.problems import Problems
 
 SCALES = 10.0 ** np.arange(-3, 3.01, 0.5)
-"""c of every prior, around the voted one; every second one is voted on."""
+"""c of every prior, around the voted one."""
+
+VOTED = SCALES[::2]
+"""Those that are voted on."""
 
 WIDER_ABOVE = 6.0  # nats: spread of log c above one, where a task may differ from the others freely
 ALONE_BELOW = 3.0  # and below one of a task by itself
@@ -48,22 +51,24 @@ class Priors:
         covariance = self.noise**2 * self.factors[0] @ self.factors[0].T
         return likelihoods(problems, loss, self.means[0], covariance)
 
-    def evidence(self, tasks: Likelihoods) -> tuple[FloatArray, list[Alone | View]]:
+    def evidence(
+        self, tasks: Likelihoods, scales: FloatArray
+    ) -> tuple[FloatArray, list[Alone | View]]:
         """Log posterior of every option (m, S, 1 + A, L) before the vote, and the views of it."""
         views: list[Alone | View] = [Alone.of(tasks)]
         views += [View.of(tasks, mean, F) for mean, F in zip(self.means, self.factors, strict=True)]
-        found = [view.log_evidence(SCALES, self.noise, self.noise_spreads) for view in views]
-        return np.stack(found, axis=2) + self._usual(), views
+        found = [view.log_evidence(scales, self.noise, self.noise_spreads) for view in views]
+        return np.stack(found, axis=2) + self._usual(scales), views
 
-    def _usual(self) -> FloatArray:
+    def _usual(self, scales: FloatArray) -> FloatArray:
         """(1 + A, L): the public prior of scales, and the handicap."""
         below = np.where(np.arange(len(self.handicap)) == 0, ALONE_BELOW, self.scale_spread)
-        nats = np.log(SCALES) / np.where(SCALES > 1, WIDER_ABOVE, below[:, None])
+        nats = np.log(scales) / np.where(scales > 1, WIDER_ABOVE, below[:, None])
         return np.asarray(self.handicap[:, None] - 0.5 * nats**2)
 
     def models(self, tasks: Likelihoods) -> FloatArray:
         """(m, D): the mixture of all options; the shared mean where its numbers overflow."""
-        evidence, views = self.evidence(tasks)
+        evidence, views = self.evidence(tasks, SCALES)
         weight = shares(logsumexp(evidence + self.vote, axis=1))
         mixed = sum(view.mixed(SCALES, weight[:, i]) for i, view in enumerate(views))
         sound = np.asarray(np.isfinite(mixed).all(axis=1))
