@@ -11,6 +11,8 @@ from tacit.cli.options import Folder, SigningKey, Table, TableFormat, Unproven, 
 from tacit.cli.output import AsJson, examples, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tacit.estimator import MultiTaskEstimator
     from tacit.tasks.table_files import FileTable
 
@@ -24,7 +26,8 @@ def adapt(
     task: Annotated[str, typer.Option(help="The label of the task that joins.")],
     out: Annotated[Path, typer.Option(help="The folder to write, for that task.")],
     target: Annotated[
-        str | None, typer.Option(help="The target's column, if the certificate does not say.")
+        list[str] | None,
+        typer.Option(help="The target's column, if the certificate does not say; or several."),
     ] = None,
     unproven: Unproven = False,
     signing_key: SigningKey = None,
@@ -45,40 +48,41 @@ def adapt(
         require_handed,
         write_hand_out,
     )
-    from tacit.cli.loading import load_model
+    from tacit.cli.loading import load_model, recorded_targets
     from tacit.tasks import canonical_label
 
     require_empty(out)
     model, label = load_model(directory), canonical_label(task)
     key = require_handed(directory, model, signing_key, as_json=as_json)
-    join(model, form.read(table), label, target or model.certificate().get("target"))
+    join(model, form.read(table), label, target or recorded_targets(model.certificate()))
     with ledger_here(directory) as ledger:
         write_hand_out(model, label, out, key, ledger, unproven=unproven, newcomer=True)
     found = described(model, {label: out})
     say(found, "\n".join(lines(found, f"task {label!r}", out)), as_json=as_json)
 
 
-def join(model: MultiTaskEstimator, table: FileTable, label: str, target: str | None) -> None:
+def join(model: MultiTaskEstimator, table: FileTable, label: str, names: Sequence[str]) -> None:
     """The model with one more task; InvalidInput tells everything that is wrong with its rows."""
     from dataclasses import replace
 
-    from tacit.cli.cells import bad_cells, cells, features, task_texts
+    from tacit.cli.cells import bad_cells, features, targets, task_texts
     from tacit.cli.loading import task_column
     from tacit.errors import InvalidInput
     from tacit.tasks.tables import require_column
 
-    if target is None:
+    if not names:
         raise InvalidInput("the certificate names no target; name its column with --target")
     column, schema = task_column(model.certificate()), model._schema
-    for name in (*schema.feature_names, target):
+    for name in (*schema.feature_names, *names):
         require_column(name, table.frame.columns, "needed")
     if column in table.frame.columns:
         own = task_texts(table.frame[column]) == label
         if not own.any():
             raise InvalidInput(f"no row of the table is of task {label!r}")
         table = replace(table, frame=table.frame.filter(own))
-    named = zip((*schema.feature_names, target), (*schema.columns, schema.target), strict=True)
+    if len(names) != len(schema.targets):
+        raise InvalidInput(f"{len(names)} targets were named, and {len(schema.targets)} learned")
+    named = zip((*schema.feature_names, *names), (*schema.columns, *schema.targets), strict=True)
     if problems := [*bad_cells(table, named)]:
         raise InvalidInput("; ".join(problems))
-    y = cells(table.frame[target], schema.target, table.decimal)
-    model.adapt(features(table, schema), y, task=label)
+    model.adapt(features(table, schema), targets(table, schema, names), task=label)

@@ -8,7 +8,7 @@ and each cell by the declaration alone; Parquet, which has types, comes out the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +34,13 @@ def features(table: FileTable, schema: Schema) -> Table:
     named = zip(schema.feature_names, schema.columns, strict=True)
     values = tuple(cells(table.frame[name], column, table.decimal) for name, column in named)
     return Table(schema.feature_names, values, named=True)
+
+
+def targets(table: FileTable, schema: Schema, names: Sequence[str]) -> Array | Table:
+    """The target's column (N,); the columns of several."""
+    named = zip(names, schema.targets, strict=True)
+    values = tuple(cells(table.frame[name], column, table.decimal) for name, column in named)
+    return values[0] if len(values) == 1 else Table(tuple(names), values, named=True)
 
 
 def task_texts(series: polars.Series) -> Array:

@@ -9,7 +9,7 @@ One section for each column of the table::
     missing = 11             # optional: what an empty cell means
 
     [columns."plan"]
-    type = "categories"      # coded, one column each; as the target: two, the second positive
+    type = "categories"      # coded, one column each; as the target: its classes
     categories = ["basic", "full"]
     missing = "category"     # optional: an empty cell is a category of its own
 
@@ -92,7 +92,11 @@ def _section(name: str, kind: Kind, is_target: bool) -> str:
 def _hint(entry: str, is_target: bool) -> str:
     if entry != "categories":
         return ""
-    return '  # ["no", "yes"]: two classes, the second positive' if is_target else '  # ["a", "b"]'
+    return (
+        '  # ["no", "yes"]: classes; of two the second is positive'
+        if is_target
+        else '  # ["a", "b"]'
+    )
 
 
 def _quoted(name: str) -> str:
@@ -120,25 +124,33 @@ class Declarations:
     problems: Mapping[str, str]  # by column, everything that is open or wrong
 
     def schema(
-        self, names: Sequence[str], task: str | None, target: str, person: str | None = None
+        self,
+        names: Sequence[str],
+        task: str | None,
+        targets: Sequence[str],
+        person: str | None = None,
     ) -> Schema:
         """The schema of a table with these columns; InvalidInput lists all that is missing."""
         from tacit.tasks import Schema
 
         aside = {task, person}
         self._require_complete(names, aside)
-        declared = self.columns[target]
-        if declared is None:
-            raise InvalidInput(f"{self.file} ignores {target!r}, which is the target")
-        wanted = [n for n in names if n != target and n not in aside]
+        declared = [self._target(name) for name in targets]
+        wanted = [n for n in names if n not in targets and n not in aside]
         features = [n for n in wanted if self.columns[n] is not None]
         columns = [column for n in features if (column := self.columns[n]) is not None]
         if not features:
             raise InvalidInput(f"{self.file} leaves no feature: every other column is ignored")
-        schema = Schema(tuple(features), tuple(columns), declared)
-        if declared.categories is not None:
-            _ = schema.classes  # two of them, or InvalidInput
+        first, *more = declared
+        schema = Schema(tuple(features), tuple(columns), first, more_targets=tuple(more))
+        _ = schema.classes  # at least two of them, or InvalidInput
         return schema
+
+    def _target(self, name: str) -> Column:
+        declared = self.columns[name]
+        if declared is None:
+            raise InvalidInput(f"{self.file} ignores {name!r}, which is the target")
+        return declared
 
     def overridden(self, columns: Mapping[str, Column | None]) -> Declarations:
         """With what was declared elsewhere too, which counts."""

@@ -104,7 +104,7 @@ def _learning(project: Project, config: dict[str, Any]) -> dict[str, Any]:
 
     declared = read_declarations(project.place / "ranges.toml")
     columns = [config["task"], *config["columns"], config["target"]]
-    schema = declared.schema(columns, config["task"], config["target"])
+    schema = declared.schema(columns, config["task"], [config["target"]])
     classes = "cross_entropy" if config["learner"] == NEURAL else "logistic"
     loss, relation = classes if schema.classes else "squared", config.get("neighbours", "replace")
     return {

@@ -11,10 +11,10 @@ import numpy as np
 from tacit.arrays import Array
 from tacit.cli.cells import (
     bad_cells,
-    cells,
     comma_hint,
     doubtful_cells,
     features,
+    targets,
     task_texts,
     told,
 )
@@ -94,16 +94,16 @@ def _require_rows(tasks: TaskSet, table: FileTable, request: FitRequest, schema:
 
 
 def _named(request: FitRequest, schema: Schema) -> Iterator[tuple[str, Column]]:
-    """Every declared column with its name, the target last."""
+    """Every declared column with its name, targets last."""
     yield from zip(schema.feature_names, schema.columns, strict=True)
-    yield request.target, schema.target
+    yield from zip(request.target, schema.targets, strict=True)
 
 
 def declared_schema(request: FitRequest, table: FileTable) -> Schema:
     """How the columns of the table are to be read."""
     names = table.frame.columns
-    roles = {"task": request.task, "target": request.target, "person": request.person}
-    for role, name in roles.items():
+    roles = ("task", request.task), ("person", request.person)
+    for role, name in (*roles, *(("target", each) for each in request.target)):
         if name is not None:
             require_column(name, names, role)
     declared = _declarations(request, table)
@@ -131,7 +131,7 @@ def tasks_of(table: FileTable, request: FitRequest, schema: Schema) -> TaskSet:
     frame = table.frame
     try:
         labels = task_texts(frame[request.task])
-        y = cells(frame[request.target], schema.target, table.decimal)
+        y = targets(table, schema, request.target)
         return TaskSet.from_arrays(features(table, schema), y, labels, schema=schema)
     except InvalidInput as error:
         problems = [*_problems(table, request, schema)] or [told(error)]

@@ -48,7 +48,7 @@ def write_outputs(
             "how": "HMAC-SHA256 with a key kept beside the ledger, over run and file",
         },
         tasks={"column": request.task, "count": data.tasks.n_tasks},
-        target=request.target,
+        target=request.recorded_target,
         loss=data.loss,
         budget=to_json(request.budget),
         attested=list(request.attested),
@@ -64,7 +64,7 @@ def write_outputs(
 
 def _private_ranges(request: FitRequest, data: FitData) -> dict[str, Any]:
     """Which ranges the run released, and what they took of its budget."""
-    asked = data.schema.open_names(request.target)
+    asked = data.schema.open_names(*request.target)
     if not asked:
         return {}
     taken = bounds_share(request.budget, data.tasks.n_tasks, len(asked))

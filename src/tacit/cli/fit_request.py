@@ -33,7 +33,9 @@ class FitRequest:
 
     table: Table
     task: Annotated[str, typer.Option(help="The column that names the task.")]
-    target: Annotated[str, typer.Option(help="The column to be predicted.")]
+    target: Annotated[
+        list[str], typer.Option(help="The column to be predicted; several may be repeated.")
+    ]
     epsilon: Annotated[float, typer.Option(help="The most that this run may reveal of one task.")]
     out: Annotated[Path, typer.Option(help="The folder to write.")]
     ranges: Annotated[
@@ -118,6 +120,11 @@ class FitRequest:
     ] = None
 
     @property
+    def recorded_target(self) -> str | list[str]:
+        """The name of the target, or of all of them, as certificates write it."""
+        return self.target[0] if len(self.target) == 1 else self.target
+
+    @property
     def budget(self) -> Budget:
         """The budget of every task."""
         from tacit.privacy.budget import Budget
@@ -177,8 +184,10 @@ class FitRequest:
             raise InvalidInput(f"--holdout must be in [0, 1), got {self.holdout}")
         if self.noise not in ("secure", "simulated"):
             raise InvalidInput(f"--noise is {self.noise!r}; expected secure or simulated")
-        if self.task == self.target:
+        if self.task in self.target:
             raise InvalidInput(f"--task and --target are both {self.task!r}")
+        if len({*self.target}) < len(self.target):
+            raise InvalidInput(f"--target names a column twice: {', '.join(self.target)}")
         self._require_known_unit()
 
     def _require_known_unit(self) -> None:
@@ -200,5 +209,5 @@ class FitRequest:
             )
         if self.neighbours != "replace":
             raise InvalidInput("--protect person: the number of people is public; use replace")
-        if self.person in (self.task, self.target):
+        if self.person in (self.task, *self.target):
             raise InvalidInput(f"--person and --task or --target are both {self.person!r}")

@@ -159,9 +159,10 @@ def _short(value: object) -> str:
 
 def _options(request: FitRequest, data: FitData) -> dict[str, Any]:
     """Everything declared, as JSON: what a resumed run must share."""
-    names = ("task", "target", "epsilon", "delta", "neighbours", "holdout", "noise", "seed",
+    names = ("task", "epsilon", "delta", "neighbours", "holdout", "noise", "seed",
              "protect", "person")  # fmt: skip
     return {name: getattr(request, name) for name in names} | {
+        "target": request.recorded_target,
         "learner": data.learner,
         "loss": data.loss,
         "ranges": to_json(data.schema),

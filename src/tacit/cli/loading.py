@@ -55,6 +55,16 @@ def task_column(certificate: Mapping[str, Any]) -> str | None:
     return column if isinstance(column, str) else None
 
 
+def recorded_targets(certificate: Mapping[str, Any]) -> list[str]:
+    """The columns of the targets, if the certificate says so.
+
+    >>> recorded_targets({"target": "score"}), recorded_targets({})
+    (['score'], [])
+    """
+    said = certificate.get("target")
+    return [said] if isinstance(said, str) else list(said or [])
+
+
 def label_named(text: str, labels: Sequence[Hashable]) -> Hashable:
     """The label with this canonical text: 7 is the task 7, or '7', whichever was fitted.
 

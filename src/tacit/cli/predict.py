@@ -89,7 +89,7 @@ def predictions(
     columns: dict[str, Any] = {} if task is None or labels is None else {task: frame[task]}
     rows = features(table, model._schema)
     sound = np.asarray(np.isfinite(model._schema.coded(rows, strict=False)).all(axis=1))
-    found: dict[str, Any] = {"prediction": []}
+    found: dict[str, Any] = {name: [] for name in _predicted_names(model)}
     if sound.any():
         whose = None if labels is None else labels[sound]
         found = _predicted(model, rows.at(sound), whose, unknown)
@@ -171,10 +171,14 @@ def _predicted(model: MultiTaskEstimator, X: Any, labels: Any, unknown: Any) -> 
     from tacit.errors import InvalidInput, UnknownTask
 
     try:
-        found = {"prediction": model.predict(X, labels, unknown=unknown)}
+        predicted = model.predict(X, labels, unknown=unknown)
+        found = dict(
+            zip(_predicted_names(model), predicted.T.reshape(-1, len(predicted)), strict=True)
+        )
         if model.loss == "logistic":
-            likely = model.predict_proba(X, labels, unknown=unknown)[:, 1]
-            found[f"probability of {model.classes_[1]}"] = likely
+            likely = model.predict_proba(X, labels, unknown=unknown)
+            told = range(len(model.classes_)) if likely.shape[1] > 2 else (1,)
+            found |= {f"probability of {model.classes_[k]}": likely[:, k] for k in told}
     except UnknownTask as error:
         raise InvalidInput(
             f"task {error.task!r} is not one of the {len(model.tasks_)} fitted tasks"
@@ -182,6 +186,17 @@ def _predicted(model: MultiTaskEstimator, X: Any, labels: Any, unknown: Any) -> 
             "--unknown shared gives it the shared model"
         ) from None
     return found
+
+
+def _predicted_names(model: MultiTaskEstimator) -> list[str]:
+    """Of several targets, which of them each prediction is of."""
+    from tacit.cli.loading import recorded_targets
+
+    count = len(model._schema.targets)
+    if count == 1:
+        return ["prediction"]
+    targets = recorded_targets(model.certificate())
+    return [f"prediction of {name}" for name in targets or map(str, range(count))]
 
 
 def _labels(model: MultiTaskEstimator, frame: Any, task: str | None) -> Any:

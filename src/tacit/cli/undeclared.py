@@ -8,7 +8,7 @@ from outside the table.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,14 +35,14 @@ class ColumnOptions:
     categories: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
-    def columns(self, table: FileTable, target: str) -> Declared:
+    def columns(self, table: FileTable, targets: Sequence[str]) -> Declared:
         """What they declare of the table's columns. An empty cell is the middle of a range, or a
         category of its own; a row without a target takes no part."""
         found: Declared = dict.fromkeys(self.ignored)
         for name, fields in (*self._ranges(), *self._categories()):
             if name in found:
                 raise InvalidInput(f"{HERE} declares {name!r} twice")
-            if name == target:
+            if name in targets:
                 fields["missing"] = "drop"
             try:
                 found[name] = Column(**fields)
@@ -76,7 +76,7 @@ def _halves(text: str, option: str, form: str) -> tuple[str, str]:
     return name, said
 
 
-def completed(said: Declared, table: FileTable, task: str, target: str) -> Declarations:
+def completed(said: Declared, table: FileTable, task: str, targets: Sequence[str]) -> Declarations:
     """What was said, with private ranges for other numbers; what else is open is a problem, each
     with the option that solves it."""
     columns: Declared = dict(said)
@@ -85,10 +85,12 @@ def completed(said: Declared, table: FileTable, task: str, target: str) -> Decla
         if name in said or name == task:
             continue
         columns[name] = None
-        if kind.type == "number" or (name == target and "ids" in kind.why):
-            columns[name] = Column(bounds="private", missing="drop" if name == target else "middle")
+        if kind.type == "number" or (name in targets and "ids" in kind.why):
+            columns[name] = Column(
+                bounds="private", missing="drop" if name in targets else "middle"
+            )
         else:
-            problems[name] = _asked(name, kind, name == target)
+            problems[name] = _asked(name, kind, name in targets)
     return Declarations(HERE, columns, problems)
 
 
@@ -102,9 +104,9 @@ def _asked(name: str, kind: Kind, is_target: bool) -> str:
     return f"column {name!r} holds text: --categories '{name}=A,B,...' or --ignore '{name}'"
 
 
-def price_of_ranges(schema: Schema, target: str, budget: Budget, n_tasks: int) -> str:
+def price_of_ranges(schema: Schema, targets: Sequence[str], budget: Budget, n_tasks: int) -> str:
     """What the private ranges cost, and how to save it; InvalidInput where they would be noise."""
-    asked = schema.open_names(target)
+    asked = schema.open_names(*targets)
     columns, instead = ", ".join(asked), "--range 'C=LOW:HIGH' or --ranges FILE"
     try:
         taken = bounds_share(budget, n_tasks, len(asked))

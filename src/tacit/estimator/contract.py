@@ -161,7 +161,7 @@ class MultiTaskEstimator(Predicting):
         if home.loss.targets_are_classes:
             raise InvalidInput(
                 "Only binary classification is supported. The type of the target is multiclass, "
-                f"{home.n_outputs} classes: {listed(tuple(self.classes_))}; SharedPrior in one "
+                f"{home.n_outputs} classes: {listed(self.classes_.tolist())}; SharedPrior in one "
                 "process takes more, and so does neural.FederatedMTL"
             )
         raise InvalidInput(

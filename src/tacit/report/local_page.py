@@ -123,6 +123,8 @@ def _gains(facts: PublicView, view: LocalView) -> Section:
 
 
 def _unit(facts: PublicView, view: LocalView) -> str:
+    if facts.schema.more_targets:
+        return "in half ranges, over all targets"
     return f"in units of {facts.target}" if view.loss == "squared" else "share of rows"
 
 

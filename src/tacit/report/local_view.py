@@ -9,6 +9,7 @@ Held-out rows are judged by
 loss        over all rows                                 task by task (lower is better)
 ==========  ============================================  ===================================
 squared     nMSE = Σ(y − ŷ)² / Σ(y − ȳ)²                  √mean (y − ŷ)², in units of y
+targets     the mean of their nMSE                        the same over all, in half ranges
 logistic    accuracy, and the mean AUC over tasks         share of rows with the wrong class
 ==========  ============================================  ===================================
 """
@@ -109,7 +110,9 @@ def measure(
         view,
         scores={**view.scores, "open": bench.judged(twin)},
         curve=bench.curve(epsilons, seed, tell),
-        leakage=measure_leakage(model, twin, training, schema, bench.budget, seed, tell),
+        leakage=None  # it reads one model a task
+        if schema.n_outputs > 1
+        else measure_leakage(model, twin, training, schema, bench.budget, seed, tell),
     )
 
 
@@ -176,14 +179,18 @@ def judged(predicted: FloatArray, held_out: TaskSet, schema: Schema) -> Score:
         return Score(None, None, (None,) * held_out.n_tasks)
     y, index = held_out.y, held_out.task_index
     if held_out.classes is None:
-        wrong = (predicted - y) ** 2
-        spread = float(((y - y.mean()) ** 2).sum())
-        overall = float(wrong.sum()) / spread if spread > 0 else None
-        errors = np.sqrt(_means(wrong, index, held_out.n_tasks)) * schema.target_scale
+        wrong, spread = (predicted - y) ** 2, ((y - y.mean(axis=0)) ** 2).sum(axis=0)
+        overall = float(np.mean(wrong.sum(axis=0) / spread)) if np.all(spread > 0) else None
+        unit = 1.0 if schema.more_targets else schema.target_scale
+        rows = wrong.mean(axis=1) if wrong.ndim == 2 else wrong
+        errors = np.sqrt(_means(rows, index, held_out.n_tasks)) * unit
         return Score(overall, None, _present(errors))
-    wrong = ((predicted > 0) != (y > 0)).astype(float)
+    several = y.ndim == 2
+    told = predicted.argmax(axis=1) if several else predicted > 0
+    wrong = (told != (y.argmax(axis=1) if several else y > 0)).astype(float)
     errors = _means(wrong, index, held_out.n_tasks)
-    return Score(1 - float(wrong.mean()), _auc(y, predicted, index), _present(errors))
+    auc = None if several else _auc(y, predicted, index)
+    return Score(1 - float(wrong.mean()), auc, _present(errors))
 
 
 def write_local(view: LocalView, folder: Path) -> Path:

@@ -47,7 +47,7 @@ def write_local_page(folder: Path, out: Path | None = None) -> Path:
 
 
 def write_task_page(
-    folder: Path, label: str, coef: FloatArray, intercept: float, *, newcomer: bool = False
+    folder: Path, label: str, coef: FloatArray, intercept: FloatArray, *, newcomer: bool = False
 ) -> Path:
     """Writes model.html into the sealed hand-out of one task, for its eyes only."""
     page = folder / TASK_PAGE

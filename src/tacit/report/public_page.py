@@ -151,7 +151,8 @@ def _declared(facts: PublicView) -> Section:
     schema = facts.schema
     named = [*zip(schema.feature_names, schema.columns, strict=True)]
     rows = tuple((name, *_declaration(column)) for name, column in named)
-    rows += ((f"{facts.target} (target)", *_declaration(schema.target)),)
+    targets = zip(facts.targets, schema.targets, strict=True)
+    rows += tuple((f"{name} (target)", *_declaration(column)) for name, column in targets)
     about = "Ranges and categories as declared"
     intro = "Declared by people, from public knowledge. Values outside a range are clipped to it."
     if found := facts.private_ranges:

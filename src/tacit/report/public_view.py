@@ -22,6 +22,7 @@ from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import event_from_json
 from tacit.privacy.planning import UNIT
 from tacit.tasks import Schema
+from tacit.tasks.targets import TARGET
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class PublicView:
     n_tasks: int | None  # None: the folder does not say
     task_noun: str
     target: str
+    targets: tuple[str, ...]  # the same, each of several by itself
     budget: float | None  # the ε that was allowed
     statement: Mapping[str, Any]  # what was promised, and the steps that it follows from
     private_ranges: Mapping[str, Any] | None  # those that the run found, and what they took of it
@@ -84,6 +86,8 @@ def _facts(
     count = tasks.get("count") or len(description["labels"])
     budget = (certificate.get("budget") or {}).get("epsilon")
     guarantee = from_json(Guarantee, certificate["guarantee"], "guarantee")
+    schema = from_json(Schema, description["schema"], "schema")
+    targets = _targets(certificate.get("target"), schema)
     return PublicView(
         version=str(certificate["tacit"]),
         learner=str(description["learner"]),
@@ -92,10 +96,11 @@ def _facts(
         steps=tuple(releases(certificate["steps"], guarantee.run_delta or guarantee.delta)),
         shared=shared,
         withheld=tuple(name for name in description["protected"] if name not in shared),
-        schema=from_json(Schema, description["schema"], "schema"),
+        schema=schema,
         n_tasks=int(count) if count > 1 else None,
         task_noun=noun(str(tasks.get("column") or "task")),
-        target=str(certificate.get("target") or "target"),
+        target=" and ".join(targets),
+        targets=targets,
         budget=None if budget is None else float(budget),
         statement={name: certificate[name] for name in ("guarantee", "steps")},
         private_ranges=certificate.get("private_ranges"),
@@ -120,6 +125,27 @@ def releases(steps: Sequence[Mapping[str, Any]], delta: float) -> Iterator[dict[
             spent += each or Cost()
             inside = left and each is not None
             yield dict(step) | {"epsilon": spent.epsilon_at(delta) if inside else step["epsilon"]}
+
+
+def output_names(facts: PublicView) -> tuple[str, ...]:
+    """What each model of a task is of: the target, each of several, or each of more than two
+    classes."""
+    schema = facts.schema
+    of_classes = schema.classes is not None and schema.n_outputs > 1
+    return tuple(map(str, schema.classes or ())) if of_classes else facts.targets
+
+
+def positive(facts: PublicView) -> str:
+    """The class that a positive number stands for."""
+    return "the second class" if facts.schema.n_outputs == 1 else facts.target
+
+
+def _targets(recorded: str | Sequence[str] | None, schema: Schema) -> tuple[str, ...]:
+    """As certificates name them: one by its name, several as a list; or not at all."""
+    if recorded:
+        return (recorded,) if isinstance(recorded, str) else tuple(map(str, recorded))
+    count = len(schema.targets)
+    return tuple(f"{TARGET}{k}" for k in range(count)) if count > 1 else (TARGET,)
 
 
 def noun(column: str) -> str:

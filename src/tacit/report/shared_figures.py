@@ -5,14 +5,16 @@ Every number here is a release, a function of releases, or declared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from tacit.arrays import Array
+from tacit.estimator.private_bounds import BOUNDS
 from tacit.report import figures
 from tacit.report.html import Figure, HtmlTable, number, paragraph
-from tacit.report.public_view import PublicView, array_shape
+from tacit.report.public_view import PublicView, array_shape, output_names, positive
 
 MOST_CELLS = 400  # of one array in a table
 Parts = list[str | HtmlTable | Figure]
@@ -22,6 +24,8 @@ def shared_parts(facts: PublicView) -> Parts:
     """Figures for what is known by name, and a table of all that was shared."""
     if not facts.shared:
         return [paragraph("Nothing that may be shown was shared.")]
+    if len(names := output_names(facts)) > 1:
+        return [*_of_each_output(facts, names), _everything(facts.shared)]
     parts: Parts = []
     mean = _mean_model(facts.shared)
     if mean is not None:
@@ -32,6 +36,24 @@ def shared_parts(facts: PublicView) -> Parts:
     rest = {name: value for name, value in facts.shared.items() if _unnamed(name, value)}
     parts += [_matrix(name, value) for name, value in rest.items()]
     return [*parts, _everything(facts.shared)]
+
+
+def _of_each_output(facts: PublicView, names: Sequence[str]) -> Parts:
+    """The mean model of each class, or of each target."""
+    parts: Parts = []
+    for k, name in enumerate(names):
+        own = {key: np.asarray(value)[k] for key, value in facts.shared.items() if key != BOUNDS}
+        mean = _mean_model(own)
+        if mean is not None:
+            found = _mean(replace(facts, shared=own, target=name), mean)
+            parts += [_called(part, name) for part in found]
+    return parts
+
+
+def _called(part: str | HtmlTable | Figure, name: str) -> str | HtmlTable | Figure:
+    if not isinstance(part, Figure):
+        return part
+    return replace(part, name=f"{part.name}-{_slug(name)}", title=f"{part.title}: {name}")
 
 
 def _unnamed(name: str, value: Array) -> bool:
@@ -54,7 +76,7 @@ def _mean(facts: PublicView, mean: Array) -> Parts:
         )
         return [paragraph(said)]
     names = _names(facts, len(mean))
-    unit = "log-odds of the second class" if facts.loss == "logistic" else "halves of its range"
+    unit = f"log-odds of {positive(facts)}" if facts.loss == "logistic" else "halves of its range"
     shows = (
         f"The model that all tasks share, one bar for each feature: how {facts.target} moves when "
         "the feature goes from the middle to the upper end of its range, in "

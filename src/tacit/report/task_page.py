@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from tacit.arrays import FloatArray
 from tacit.certificate.meaning import usual
 from tacit.report import words
 from tacit.report.html import HtmlTable, Page, Section, bullets, number, paragraph
-from tacit.report.public_view import PublicView, plural
+from tacit.report.public_view import PublicView, output_names, plural
 from tacit.tasks import Schema
 
 BANNER = "For {label} alone. This model was made without noise: do not hand it on."
@@ -22,14 +23,20 @@ BESIDE = (
 
 
 def task_page(
-    facts: PublicView, label: str, coef: FloatArray, intercept: float, *, newcomer: bool = False
+    facts: PublicView,
+    label: str,
+    coef: FloatArray,
+    intercept: FloatArray,
+    *,
+    newcomer: bool = False,
 ) -> Page:
-    """Of one task: its model (d,) in the units of the table, what was shared, what it cost.
+    """Of one task: its model (d,), or models (d, k), in the units of the table, what was shared,
+    what it cost.
 
     A newcomer took no part: its model was made at home of what the others had released."""
     noun = facts.task_noun
     sections = (
-        _model(facts, coef, intercept),
+        *_models(facts, coef, intercept),
         Section.saying("shared", "What was shared", _shared(facts, noun)),
         _newcomer(facts, label) if newcomer else _cost(facts, noun),
         Section("not-covered", "What is not protected", (bullets(facts.guarantee.not_covered),)),
@@ -60,8 +67,24 @@ def _others(facts: PublicView, among: int) -> str:
     return f"{facts.n_tasks - among:,} other {plural(facts.task_noun)}"
 
 
-def _model(facts: PublicView, coef: FloatArray, intercept: float) -> Section:
-    what = "log-odds of its second class" if facts.loss == "logistic" else facts.target
+def _models(facts: PublicView, coef: FloatArray, intercept: FloatArray) -> Iterator[Section]:
+    """One of each target, or of each of more than two classes."""
+    names = output_names(facts)
+    if len(names) == 1:
+        yield _model(facts, coef, float(intercept), "model", "The model")
+        return
+    for k, name in enumerate(names):
+        own = replace(facts, target=name)
+        yield _model(own, coef[:, k], float(intercept[k]), f"model-{k}", f"The model of {name}")
+
+
+def _model(
+    facts: PublicView, coef: FloatArray, intercept: float, place: str, title: str
+) -> Section:
+    what = facts.target
+    if facts.loss == "logistic":
+        second = facts.schema.n_outputs == 1
+        what = "log-odds of its second class" if second else f"log-odds of {facts.target}"
     intro = paragraph(
         f"How {what} moves with each column, all others staying where they are, what matters most "
         "over its range first. It says what goes together, not what causes what."
@@ -74,7 +97,7 @@ def _model(facts: PublicView, coef: FloatArray, intercept: float) -> Section:
         f"{number(_start(facts.schema, coef, intercept))}: a prediction is that and the moves. A "
         "number outside its declared range counts as the end of it."
     )
-    return Section("model", "The model", (intro, HtmlTable("The model", headings, rows), start))
+    return Section(place, title, (intro, HtmlTable(title, headings, rows), start))
 
 
 def _start(schema: Schema, coef: FloatArray, intercept: float) -> float:

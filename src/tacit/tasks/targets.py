@@ -17,7 +17,7 @@ from tacit.tasks.labels import (
     require_declared,
     require_present,
 )
-from tacit.tasks.tables import as_numbers, as_table, as_vector, is_frame, require_finite
+from tacit.tasks.tables import Table, as_numbers, as_table, as_vector, is_frame, require_finite
 
 TARGET = "target"
 """How messages and declarations call y."""
@@ -45,12 +45,12 @@ def target_names(y: object) -> tuple[str, ...]:
     >>> target_names([1, 2]), target_names(np.zeros((3, 2)))
     (('target',), ('target0', 'target1'))
     """
-    names = tuple(map(str, y.columns)) if is_frame(y) else ()  # type: ignore[attr-defined] # it has
+    named = isinstance(y, Table) or is_frame(y)
     shape = np.shape(y) if hasattr(y, "shape") else ()  # a list of rows is one of labels
-    if len(names) > 1:
-        return names
-    several = len(shape) == 2 and shape[1] > 1
-    return tuple(f"{TARGET}{k}" for k in range(shape[1])) if several else (TARGET,)
+    names = as_table(y).names if named or len(shape) == 2 else ()
+    if len(names) < 2:
+        return (TARGET,)
+    return names if named else tuple(f"{TARGET}{k}" for k in range(len(names)))
 
 
 def target_columns(y: object) -> dict[str, Any]:
