@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy import sparse
 
 from tacit.errors import InvalidInput, MissingValues, TacitError, UndeclaredValue
 from tacit.tasks import (
@@ -279,10 +280,24 @@ def test_missing_features_are_counted_by_column(X: Any) -> None:
     assert (caught.value.column, caught.value.count) == ("x1", 2)
 
 
-def test_sparse_features_are_refused_by_name() -> None:
-    sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(InvalidInput, match="sparse"):
-        TaskSet.from_arrays(sparse.eye_array(3, format="csr"), [1, 2, 3])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])
+def test_sparse_features_are_written_out(form: str) -> None:
+    X = sparse.random_array((5, 3), density=0.4, rng=np.random.default_rng(0)).asformat(form)
+    tasks = TaskSet.from_arrays(X, np.arange(5.0), [1, 0, 1, 0, 1])
+    np.testing.assert_array_equal(tasks.X, X.toarray()[tasks.order])
+    wrapped = TaskSet.from_arrays(sparse.csr_matrix(X), np.arange(5.0), [1, 0, 1, 0, 1])
+    np.testing.assert_array_equal(wrapped.X, tasks.X)
+
+
+def test_what_is_too_large_when_written_out_is_refused_before_it_is() -> None:
+    X = sparse.coo_array((2**20, 2**10))
+    with pytest.raises(InvalidInput, match=r"sparse, 1,048,576 × 1,024.* at most 268,435,456"):
+        TaskSet.from_arrays(X, np.zeros(2**20))
+
+
+def test_sparse_targets_are_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match="y is a sparse matrix"):
+        TaskSet.from_arrays(np.eye(3), sparse.eye_array(3, format="csr"))
 
 
 @pytest.mark.parametrize(

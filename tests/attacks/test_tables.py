@@ -66,7 +66,7 @@ def test_of_very_many_problems_the_first_are_told(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text('[columns.y]\ntype = "unbounded"\n')
     names = ["task", "y", *(f"c{i}" for i in range(MANY))]
     with pytest.raises(InvalidInput, match=r"and more$") as error:
-        read_declarations(tmp_path / "r.toml").schema(names, "task", "y")
+        read_declarations(tmp_path / "r.toml").schema(names, "task", ["y"])
     assert str(error.value).count("is not there") == MOST_TOLD
 
 

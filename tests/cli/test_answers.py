@@ -224,6 +224,8 @@ def test_a_ledger_says_what_the_next_run_may_cost(desk: Desk, command: Command) 
     (ledger,) = json.loads(done.out)["ledgers"]
     capped, other = ledger["plans"]
     assert 1.9 < capped["next_epsilon"] < 2.5
+    shown = json.loads(command("ledger", "show", desk.ledger, "--json").out)["ledgers"][0]
+    assert shown["datasets"][0]["left"] == capped["next_epsilon"]  # two commands, one number
     assert 3 <= capped["runs_like_the_last"] <= 6
     assert other["total_after"] == {"epsilon": pytest.approx(2.0), "delta": pytest.approx(2e-5)}
     assert "more times" in command("ledger", "plan", desk.ledger).out

@@ -41,7 +41,7 @@ def test_everything_open_is_said_at_once(tmp_path: Path) -> None:
     types = {"age": Kind("number"), "sex": Kind("categories"), "score": Kind("number")}
     file = written(tmp_path, template("t.csv", types, None, "score"))
     with pytest.raises(InvalidInput) as error:
-        read_declarations(file).schema(["age", "sex", "score", "extra"], None, "score")
+        read_declarations(file).schema(["age", "sex", "score", "extra"], None, ["score"])
     for entry in ("age.low", "age.high", "sex.categories", "score.low", "score.high"):
         name, part = entry.split(".")
         assert f'columns."{name}".{part} is open' in str(error.value)
@@ -68,7 +68,7 @@ def test_what_is_declared_becomes_the_schema(tmp_path: Path) -> None:
     categories = [0, 1]
     """
     declared = read_declarations(written(tmp_path, text))
-    schema = declared.schema(["name", "age", "ward", "plan", "income", "ill"], "ward", "ill")
+    schema = declared.schema(["name", "age", "ward", "plan", "income", "ill"], "ward", ["ill"])
     assert schema.feature_names == ("age", "plan", "income")
     plan = Column(categories=("01", "02"), missing="category")
     assert schema.columns == (Column(0, 100, missing=50), plan, Column())
@@ -80,7 +80,7 @@ def test_a_feature_may_be_called_target(tmp_path: Path) -> None:
         f'[columns.{n}]\ntype = "number"\nlow = 0\nhigh = {h}\n'
         for n, h in (("target", 1), ("y", 2))
     )
-    schema = read_declarations(written(tmp_path, text)).schema(["target", "y", "t"], "t", "y")
+    schema = read_declarations(written(tmp_path, text)).schema(["target", "y", "t"], "t", ["y"])
     assert (schema.columns, schema.target) == ((Column(0, 1),), Column(0, 2))
 
 
@@ -88,7 +88,7 @@ def test_the_section_of_the_task_column_is_not_needed_and_may_stay_open(tmp_path
     types = {"ward": Kind("categories"), "x": Kind("number"), "y": Kind("number")}
     text = template("t.csv", types, None, None).replace('low = "?"', "low = 0")
     file = written(tmp_path, text.replace('high = "?"', "high = 1"))
-    assert read_declarations(file).schema(["ward", "x", "y"], "ward", "y").feature_names == ("x",)
+    assert read_declarations(file).schema(["ward", "x", "y"], "ward", ["y"]).feature_names == ("x",)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_the_section_of_the_task_column_is_not_needed_and_may_stay_open(tmp_path
 )
 def test_a_wrong_file_is_refused_with_what_is_wrong(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"ranges\.toml") as error:
-        read_declarations(written(tmp_path, text)).schema(["x"], None, "x")
+        read_declarations(written(tmp_path, text)).schema(["x"], None, ["x"])
     assert said in str(error.value)
 
 
@@ -130,12 +130,12 @@ def test_any_section_is_a_declaration_or_refused(entries: dict[str, str], kind: 
     with tempfile.TemporaryDirectory() as folder:
         file = written(Path(folder), "\n".join(["[columns.x]", *lines, "[columns.y]", *lines]))
         with suppress(InvalidInput):
-            schema = read_declarations(file).schema(["x", "y"], None, "y")
+            schema = read_declarations(file).schema(["x", "y"], None, ["y"])
             assert schema.feature_names == ("x",)
 
 
-def test_a_target_of_three_categories_is_refused(tmp_path: Path) -> None:
+def test_a_target_of_three_categories_is_three_classes(tmp_path: Path) -> None:
     text = '[columns.y]\ntype = "categories"\ncategories = ["a", "b", "c"]\n'
     file = written(tmp_path, text + '[columns.x]\ntype = "unbounded"')
-    with pytest.raises(InvalidInput, match="3 classes"):
-        read_declarations(file).schema(["x", "y"], None, "y")
+    assert read_declarations(file).schema(["x", "y"], None, ["y"]).classes == ("a", "b", "c")
+    assert read_declarations(file).schema(["x", "y"], None, ["y"]).n_outputs == 3

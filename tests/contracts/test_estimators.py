@@ -55,7 +55,6 @@ PRIVATE: list[Any] = [
 LEARNERS = [SingleTask, Pooled, *PRIVATE]
 CANNOT = {
     "check_dtype_object": "a dict in a cell is an InvalidInput (a ValueError), not a TypeError",
-    "check_estimator_sparse_tag": "rows are dense",
     "check_fit2d_1sample": "a task with one row is allowed, and so is one row in all",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from tacit.certificate.accounts import folded
 from tacit.privacy.account import Account, Statement
-from tacit.privacy.accounting import Cost
+from tacit.privacy.accounting import Cost, gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Entry, Ledger
 from tacit.privacy.runs import Run
@@ -55,13 +56,18 @@ def _pair(budget: Budget) -> Found:
 
 
 def _left(account: Account) -> float | None:
-    """ε that the task with the least left may still spend under the cap, at the cap's δ."""
+    """ε that the next run may have, at the cap's δ, of the task with the least left: Gaussian runs
+    add up as Σ μ² ≤ μ(cap)², so that it is more than the difference; pure ones as Σ ε."""
     if not account.cap:
         return None
     cap = account.cap[-1]
     spent = {tuple(row) for row in account.costs.tolist()}
     most = max((Cost(*cost).epsilon_at(cap.delta) for cost in spent), default=0.0)
-    return max(0.0, cap.epsilon - most)
+    if most >= cap.epsilon or not cap.delta:
+        return max(0.0, cap.epsilon - most)
+    used = gaussian_mu(most, cap.delta) if most > 0 else 0.0
+    left = math.sqrt(max(0.0, gaussian_mu(cap.epsilon, cap.delta) ** 2 - used**2))
+    return gaussian_epsilon(cap.delta, left) if left else 0.0
 
 
 def _statement(total: Statement) -> Found:
@@ -114,7 +120,7 @@ def _data_set_lines(data: Found) -> Iterator[str]:
     yield f"    lifetime cap  {_cap_text(data)}"
     yield f"    spent         {pair_text(total['epsilon'], total['delta'])}{_over(total)}"
     if data["cap"]:
-        yield f"    left          ε {rounded_down(data['left'])}"
+        yield f"    left          ε {rounded_down(data['left'])} for the next run"
     yield f"    standing      {_flags(total)}"
     yield f"    {'when':<12}{'spent':<20}{'releases':<12}{'by':<20}what"
     for run in data["runs"]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from tacit.cli.inventory import pair_text
-from tacit.privacy.accounting import gaussian_epsilon, gaussian_mu
+from tacit.privacy.accounting import gaussian_mu
 from tacit.rounding import rounded_down
 
 Found = dict[str, Any]
@@ -16,7 +15,7 @@ Found = dict[str, Any]
 def planned(data: Found) -> Found:
     """Of one data set of the inventory: another run like the last, and how many are left.
 
-    Under a cap Gaussian runs add up as Σ μ² ≤ μ(cap)²; without one ε and δ add.
+    Under a cap what the inventory says is left; without one ε and δ add.
     """
     last = data["runs"][-1] if data["runs"] else None
     found: Found = {"dataset": data["dataset"], "capped": bool(data["cap"]), "last": None}
@@ -27,12 +26,12 @@ def planned(data: Found) -> Found:
     if not data["cap"]:
         after = [total[n] + last[n] for n in ("epsilon", "delta")]
         return found | {"total_after": {"epsilon": after[0], "delta": after[1]}}
-    cap = data["cap"][-1]
-    spent = gaussian_mu(max(cap["epsilon"] - data["left"], 1e-9), cap["delta"])
-    left = math.sqrt(max(0.0, gaussian_mu(cap["epsilon"], cap["delta"]) ** 2 - spent**2))
-    each = gaussian_mu(last["epsilon"], cap["delta"])
-    affordable = gaussian_epsilon(cap["delta"], left) if left else 0.0
-    return found | {"next_epsilon": affordable, "runs_like_the_last": int(left**2 / each**2)}
+    left, delta = data["left"], data["cap"][-1]["delta"]
+    if not left or not delta:
+        more = left / last["epsilon"]
+    else:
+        more = (gaussian_mu(left, delta) / gaussian_mu(last["epsilon"], delta)) ** 2
+    return found | {"next_epsilon": left, "runs_like_the_last": int(more)}
 
 
 def plan_lines(file: str, plans: list[Found]) -> Iterator[str]:

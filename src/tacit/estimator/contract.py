@@ -37,6 +37,7 @@ from tacit.estimator.home import Home
 from tacit.estimator.outputs import jointly, opened, solved
 from tacit.estimator.prediction import Predicting
 from tacit.estimator.private_bounds import BOUNDS, bounded, open_bounds, with_bounds
+from tacit.estimator.progress import Asked, shown
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss, LossName, loss_named
 from tacit.linear.threads import isolated
@@ -116,13 +117,14 @@ class MultiTaskEstimator(Predicting):
     # --- fitting -------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, task: Any = None, *, progress: Progress = None
+        self, X: Any, y: Any, task: Any = None, *, progress: Asked = None
     ) -> MultiTaskEstimator:
         """Learns from all tasks. ``task`` labels the rows, or names the column of a frame that
-        does; None: all rows are one task."""
+        does; None: all rows are one task. ``progress`` is told (step, done, of) after each release;
+        None: a terminal shows it; False: nobody is told."""
         X, task = rows_and_labels(X, task)
         schema, tasks = self._declare(X, y, task)
-        self.fit_tasks(tasks, schema, progress=progress)
+        self.fit_tasks(tasks, schema, progress=shown(progress))
         if has_names(X):
             self.feature_names_in_ = np.asarray(schema.feature_names, dtype=object)
         return self

@@ -130,6 +130,11 @@ class Predicting(Fitted):
             models = np.concatenate([models, shared[None]])
         return np.asarray(models[columns])  # −1 is the last row, the shared model
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # written out, up to a limit
+        return tags
+
     # --- its folder ------------------------------------------------------------------------------
 
     def _description(self) -> dict[str, Any]:

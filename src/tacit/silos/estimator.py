@@ -18,6 +18,7 @@ from tacit.engine import Message, Outcome, Progress, Unprotected
 from tacit.engine.silo_rounds import run_silos, speaking
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, learner
+from tacit.estimator.progress import Asked
 from tacit.estimator.public_models import PublicModels
 from tacit.linear.losses import Loss
 from tacit.parameters import Count, Size
@@ -80,7 +81,7 @@ class InsideSilos(PublicModels):
     # --- fitting ---------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, task: Any = None, *, person: Any = None, progress: Progress = None
+        self, X: Any, y: Any, task: Any = None, *, person: Any = None, progress: Asked = None
     ) -> Self:
         """Learns from all tasks; ``person`` (N,) says whose row each is, where people are
         protected."""

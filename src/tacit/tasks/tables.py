@@ -1,4 +1,4 @@
-"""What a user hands over, read as columns: arrays, nested lists, pandas and polars frames.
+"""What a user hands over, read as columns: arrays (sparse ones too), lists, pandas, polars.
 
 Neither pandas nor polars is imported: a frame is anything with ``columns``, ``to_numpy`` and
 ``frame[name]``; a series is anything with ``to_numpy``. Missing means NaN, None, NaT or pandas.NA.
@@ -7,6 +7,7 @@ Rows are counted from 0 in every message.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,9 @@ import numpy as np
 from tacit.arrays import Array, BoolArray, FloatArray
 from tacit.errors import BadCell, InvalidInput, MissingValues, nearest
 from tacit.tasks.labels import NUMERIC, missing_mask
+
+MOST_DENSE = 2**28
+"""Cells of a sparse X that is written out: 2 GiB of numbers."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,7 +91,7 @@ class Table:
 
 
 def as_table(X: object, names: Sequence[str] | None = None) -> Table:
-    """Read a feature table: at least one row and one column, 2-d, dense.
+    """Read a feature table: at least one row and one column, 2-d; of a sparse matrix written out.
 
     >>> as_table([[0.5, "red"], [1.5, "blue"]]).names
     ('x0', 'x1')
@@ -112,7 +116,7 @@ def rows_and_labels(X: object, task: object) -> tuple[Any, Any]:
     (('age',), ['a'])
     """
     if not isinstance(task, str) or not is_frame(X) or task not in map(str, X.columns):  # type: ignore[attr-defined] # a frame has them
-        return X, task
+        return _dense(X), task
     table = as_table(X)
     return table.without(task), table.column(task, "task")
 
@@ -223,7 +227,7 @@ def _matrix_table(matrix: Array) -> Table:
 
 
 def _as_matrix(X: object) -> Array:
-    matrix = _plain_array(X, "X")
+    matrix = _plain_array(_dense(X), "X")
     if matrix.dtype.kind in "US" and isinstance(X, list | tuple):
         matrix = np.array(X, dtype=object)  # numbers next to text stay numbers
     if matrix.ndim != 2:
@@ -235,9 +239,22 @@ def _as_matrix(X: object) -> Array:
     return matrix
 
 
+def _dense(X: Any) -> Any:
+    """A sparse matrix written out, as learners see it: every declared range has a centre, so that
+    a scaled zero is none."""
+    if not hasattr(X, "toarray") or len(X.shape) != 2:
+        return X
+    if (cells := math.prod(X.shape)) > MOST_DENSE:
+        raise InvalidInput(
+            f"X is sparse, {X.shape[0]:,} × {X.shape[1]:,}, and {cells:,} cells when written out; "
+            f"expected at most {MOST_DENSE:,}: leave out columns, or fit parts of the tasks"
+        )
+    return X.toarray()
+
+
 def _plain_array(values: Any, name: str) -> Array:
     if hasattr(values, "toarray"):
-        raise InvalidInput(f"{name} is a sparse matrix, which is not supported; use .toarray()")
+        raise InvalidInput(f"{name} is a sparse matrix; expected an array: use .toarray()")
     if isinstance(values, np.ma.MaskedArray):
         filled = np.asarray(values).astype(object)
         filled[np.ma.getmaskarray(values)] = None

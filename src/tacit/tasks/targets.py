@@ -46,7 +46,8 @@ def target_names(y: object) -> tuple[str, ...]:
     (('target',), ('target0', 'target1'))
     """
     named = isinstance(y, Table) or is_frame(y)
-    shape = np.shape(y) if hasattr(y, "shape") else ()  # a list of rows is one of labels
+    dense = hasattr(y, "shape") and not hasattr(y, "toarray")
+    shape = np.shape(np.asarray(y)) if dense else ()  # a list of rows is one of labels
     names = as_table(y).names if named or len(shape) == 2 else ()
     if len(names) < 2:
         return (TARGET,)
