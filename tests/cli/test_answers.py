@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import polars
@@ -233,6 +235,34 @@ def test_a_ledger_says_what_the_next_run_may_cost(desk: Desk, command: Command) 
     assert more.code == 0, more.err
     after = command("ledger", "plan", desk.ledger, "--json")
     assert json.loads(after.out)["ledgers"][0]["plans"][0]["next_epsilon"] < 0.2
+
+
+def test_runs_are_logged_to_mlflow(fitted: Desk, command: Command, tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="an extra: pip install 'tacit[mlflow]'")
+    place = f"sqlite:///{tmp_path / 'runs.db'}"
+    assert command("compare", fitted.path / "model", "--mlflow", place).code == 0
+    mlflow.set_tracking_uri(place)
+    (run,) = mlflow.search_runs(experiment_names=["tacit"], output_format="list")
+    assert run.data.params["learner"] == "SharedPrior"
+    assert run.data.metrics["epsilon"] == pytest.approx(1.0)
+
+
+def test_each_run_is_one_of_mlflow(
+    fitted: Desk, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against a stand-in that notes what it is called with."""
+    noted = MagicMock()
+    monkeypatch.setitem(sys.modules, "mlflow", noted)
+    done = command("compare", fitted.path / "model", "--mlflow", "file:///nowhere")
+    assert done.code == 0, done.err
+    noted.set_tracking_uri.assert_called_once_with("file:///nowhere")
+    (parameters,), (metrics,) = noted.log_params.call_args.args, noted.log_metrics.call_args.args
+    assert parameters["learner"] == "SharedPrior"
+    assert metrics["epsilon"] == pytest.approx(1.0)
+    assert {"together", "alone", "pooled"} <= {*metrics}
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    missing = command("compare", fitted.path / "model", "--mlflow", "file:///nowhere")
+    assert (missing.code, "pip install 'tacit[mlflow]'" in missing.err) == (2, True)
 
 
 def test_runs_are_compared_side_by_side_with_a_page(fitted: Desk, command: Command) -> None:

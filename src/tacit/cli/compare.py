@@ -22,12 +22,16 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Write a private page with their curves here.")
     ] = None,
+    mlflow: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Also log them to MLflow there, scores too."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What each run promised, and how its models did on rows that were kept at home.
 
-    Scores are the trusted side's own. Rows were held out run by run, so that small differences mean
-    little; --seed makes fits hold out the same.
+    Scores are the trusted side's own, and so is an MLflow server that they are logged to. Rows were
+    held out run by run, so that small differences mean little; --seed makes fits hold out the same.
     """
     from tacit.files import replace_file
     from tacit.report.comparison import comparison_page, run_named
@@ -36,6 +40,8 @@ def compare(
     if out is not None:
         replace_file(out, comparison_page(runs).html().encode(), private=True)
     rows = [run.to_dict() for run in runs]
+    if mlflow is not None:
+        _log(rows, mlflow)
     if as_json:
         say({"runs": rows} | ({} if out is None else {"out": str(out)}), "", as_json=True)
         return
@@ -45,6 +51,23 @@ def compare(
     console.print(_table(rows))
     if out is not None:
         console.print(f"Written: {out}, for the trusted side alone", soft_wrap=True)
+
+
+def _log(rows: list[dict[str, Any]], uri: str) -> None:
+    """Each run as one of MLflow's: what it was as parameters, its ε and scores as metrics."""
+    from tacit.errors import InvalidInput
+
+    try:
+        import mlflow
+    except ImportError:
+        raise InvalidInput("--mlflow needs MLflow: pip install 'tacit[mlflow]'") from None
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_experiment("tacit")
+    for row in rows:
+        numbers = {k: v for k, v in row.items() if isinstance(v, float)}
+        with mlflow.start_run(run_name=row["run"]):
+            mlflow.log_params({k: v for k, v in row.items() if k not in numbers and v is not None})
+            mlflow.log_metrics(numbers)
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
