@@ -16,23 +16,15 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def patches(
-    x: Tensor, size: tuple[int, int], stride: tuple[int, int], clients: int, width: int
-) -> Tensor:
-    """x (n, height, width, in) → (clients, n/clients · down · across, width): a patch is a row of
-    size · in numbers, and zeros up to the width.
+def patches(x: Tensor, size: tuple[int, int], stride: tuple[int, int], clients: int) -> Tensor:
+    """x (n, height, width, in) → (clients, n/clients · down · across, size · in), patch by patch.
 
-    >>> patches(torch.arange(4.0).view(1, 2, 2, 1), (1, 2), (1, 1), 1, 3).tolist()
-    [[[0.0, 1.0, 0.0], [2.0, 3.0, 0.0]]]
+    >>> patches(torch.arange(4.0).view(1, 2, 2, 1), (1, 2), (1, 1), 1).tolist()
+    [[[0.0, 1.0], [2.0, 3.0]]]
     """
     found = x.unfold(1, size[0], stride[0]).unfold(2, size[1], stride[1])
     channels_last = found.permute(0, 1, 2, 4, 5, 3)  # (n, down, across, *size, in)
-    long = size[0] * size[1] * x.shape[3]
-    if long == width:
-        return channels_last.reshape(clients, -1, long)
-    rows = x.new_zeros(*channels_last.shape[:3], width)
-    rows[..., :long].unflatten(3, channels_last.shape[3:]).copy_(channels_last)
-    return rows.view(clients, -1, width)
+    return channels_last.reshape(clients, -1, size[0] * size[1] * x.shape[3])
 
 
 def folded(parts: Tensor, height: int, width: int, stride: tuple[int, int]) -> Tensor:

@@ -90,15 +90,12 @@ class _Patches(torch.autograd.Function):
         stride: tuple[int, int],
     ) -> Tensor:
         """x (n, height, width, in) → (n, down, across, out)."""
-        # Products of rows that end on no vector are slow, and on a CPU copied first.
-        wider = -kernel.shape[1] % (4 if x.is_cuda else 16)
-        rows = fused(patches, x, size, stride, len(kernel), kernel.shape[1] + wider)
+        rows = fused(patches, x, size, stride, len(kernel))
         ctx.save_for_backward(rows, kernel)
         ctx.size, ctx.stride, ctx.shape = size, stride, x.shape
         down, across = ((x.shape[i + 1] - size[i]) // stride[i] + 1 for i in range(2))
         with _convolution_precision(x):
-            y = product(rows, functional.pad(kernel, (0, 0, 0, wider)), bias)
-        return y.view(len(x), down, across, -1)
+            return product(rows, kernel, bias).view(len(x), down, across, -1)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
@@ -108,7 +105,7 @@ class _Patches(torch.autograd.Function):
         flat = dy.reshape(len(kernel), -1, out)
         d_bias = flat.sum(1) if ctx.needs_input_grad[2] else None
         with _convolution_precision(dy):
-            d_kernel = product(rows.mT, flat)[:, : kernel.shape[1]]
+            d_kernel = product(rows.mT, flat)
             if not ctx.needs_input_grad[0]:
                 return None, d_kernel, d_bias, None, None
             parts = product(flat, kernel.mT).view(n, down, across, *ctx.size, ctx.shape[3])
