@@ -187,7 +187,8 @@ class Worked:
         """(m, d): those who took part keep what they have now; one that diverged, what it had."""
         if models is None:
             return None
-        members, found = torch.from_numpy(self.cohort).to(models.device), models.clone()
+        members = torch.from_numpy(self.cohort).to(models.device, non_blocking=True)
+        found = models.clone()
         trained = self.trained.to(models)
         finite = torch.isfinite(trained).all(dim=1)[:, None]
         found[members] = torch.where(finite, trained, models[members])
@@ -238,7 +239,9 @@ class FederatedClients:
         trained = start  # where nobody has rows nobody need work
         if len(trainer.examples.X):
             trained = trainer(start, around, order, sampler=self.plan.sampler, spare=private)
-        has_rows = torch.from_numpy(trainer.examples.sizes[cohort] > 0).to(trained.device)
+        # Not waiting for the GPU, which still trains: the noise can be drawn meanwhile.
+        sizes = torch.from_numpy(trainer.examples.sizes[cohort])
+        has_rows = sizes.to(trained.device, non_blocking=True) > 0
         trained = torch.where(has_rows[:, None], trained, start)  # an empty client does nothing
         updates = Updates(trained - start, mixing.weights[:, cohort])
         return Worked(cohort, updates, trained)
