@@ -8,8 +8,8 @@
     python benchmarks/federation.py processor 10          processor seconds of a message
     python benchmarks/federation.py lengths 10 1000       bytes of a message over its numbers
 
-Seconds of loopback are medians over the rounds of one run, each a message to every site; a bare
-round sends as many bytes to nodes that send them back, and polls as ours does, before and after.
+Bare messages are of as many bytes, to the same nodes, which send them back; they come between our
+own in one run, so that both meet the same load.
 """
 
 from __future__ import annotations
@@ -137,10 +137,11 @@ def sites(count: int) -> None:
             )
             for name in study.terms.sites
         }
-        start = time.perf_counter()
+        start, before = time.perf_counter(), time.process_time()
         coordinate(study.place / "coordinator", InProcess(nodes))
-        took = time.perf_counter() - start
-        tell("sites", sites=count, seconds=round(took, 2), megabytes=memory(), equal=study.equal())
+        took = {"seconds": round(time.perf_counter() - start, 2)}
+        took |= {"processor_s": round(time.process_time() - before, 2)}
+        tell("sites", sites=count, **took, megabytes=memory(), equal=study.equal())
 
 
 def simulation(count: int) -> None:
@@ -176,136 +177,130 @@ def simulation(count: int) -> None:
         tell("simulation", sites=count, seconds=round(took, 2), megabytes=memory(), equal=equal)
 
 
-BARE = """
-import json, os, time
-from pathlib import Path
-
+CLIENT = """
 from flwr.app import Message
 from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
-
-from bare.channel import FlowerChannel, answers
 
 client = ClientApp()
-server = ServerApp()
 
 
 @client.query()
 def query(message, context):
-    return Message(message.content, reply_to=message)
+    content = message.content.config_records["tacit"]["tacit"]
+    if content.startswith(b"bare"):
+        return Message(message.content, reply_to=message)
+    from tacit.cli.federated_client import passed_on
+    from tacit.federation.flower_site import carried, site_folder
 
-
-@server.main()
-def main(grid, context):
-    channel, content = FlowerChannel(grid), os.urandom(int(context.run_config["bytes"]))
-    run = arrivals if context.run_config["waits"] == "for nobody" else rounds
-    took = run(channel, content, int(context.run_config["times"]))
-    Path(context.run_config["out"]).write_text(json.dumps(took))
-
-
-def rounds(channel, content, times):
-    took = []
-    for _ in range(times):
-        requests = dict.fromkeys(channel.addresses(), content)
-        start = time.perf_counter()
-        came = list(answers(channel, requests, 300))
-        took.append(time.perf_counter() - start)
-        assert len(came) == len(requests)
-    return took
-
-
-def arrivals(channel, content, times):
-    for _ in range(2):  # two nodes a site, as in the example's data
-        channel.send(dict.fromkeys(channel.addresses(), content), 300)
-    out, start = 2 * len(channel.addresses()), time.perf_counter()
-    took = []
-    while len(took) < times:
-        for address, _ in channel.received() or ():
-            took.append((time.perf_counter() - start) / (len(took) + 1))
-            if len(took) + out <= times:
-                channel.send({address: content}, 300)
-    return took[-1:]
+    return Message(carried(passed_on(site_folder(context), content)), reply_to=message)
 """
-"""An app that sends everything back; it polls as ours does, and imports nothing of ours."""
+"""A site that sends bare messages back, for which nothing of ours is loaded."""
+
+SERVER = """
+import json
+import time
+from pathlib import Path
+
+from tacit.federation import flower
+from tacit.federation.sites import answers
+
+OUT, BARE = Path({out!r}), b"bare" + bytes(1500)
+Channel = flower.FlowerChannel
 
 
-def bare(trial: Any, times: int, size: int, waits: str = "for all") -> list[float]:
-    """Seconds of each round of messages that nobody looks at; or of one message, if none waits."""
-    import inspect
+class Blocks(Channel):
+    # A coordinator looks who is there before every round: after three of ours come three bare ones.
+    looks, blocks = 0, []
 
-    from tacit.federation import flower, flower_site, sites
-
-    app, out = trial.project.place / "bare", trial.project.place / "bare.json"
-    (app / "bare").mkdir(parents=True, exist_ok=True)
-    out.unlink(missing_ok=True)
-    parts: list[Any] = [
-        flower_site.carried,
-        flower_site.content_of,
-        flower.FlowerChannel,
-        sites.answers,
-    ]
-    source = "from __future__ import annotations\nimport time\n"
-    source += "from dataclasses import dataclass, field\n"
-    source += "from flwr.app import ConfigRecord, Message, RecordDict\n"
-    source += f"CONTENT, PAUSE = 'tacit', {flower.PAUSE}\n\n"
-    (app / "bare" / "channel.py").write_text(source + "\n\n".join(map(inspect.getsource, parts)))
-    (app / "bare" / "__init__.py").write_text("")
-    for part in ("server", "client"):
-        (app / "bare" / f"{part}.py").write_text(BARE)
-    config = (trial.project.app / "pyproject.toml").read_text().replace("federated", "bare")
-    head, _, _ = config.partition("[tool.flwr.app.config]")
-    tail = f'[tool.flwr.app.config]\ntimes = {times}\nbytes = {size}\nout = "{out}"\n'
-    tail += f'waits = "{waits}"\n'
-    (app / "pyproject.toml").write_text(head + tail)
-    trial.flwr("run", str(app), "tacit")
-    while not out.exists():
-        time.sleep(0.5)
-    time.sleep(1)
-    found: list[float] = json.loads(out.read_text())
-    return found
+    def addresses(self):
+        found, self.looks = super().addresses(), self.looks + 1
+        if self.looks % 3 == 0 and found:
+            ends = [time.time()]
+            for _ in range(3):
+                assert len(list(answers(self, dict.fromkeys(found, BARE), 300))) == len(found)
+                ends.append(time.time())
+            self.blocks.append(ends)
+            OUT.write_text(json.dumps(self.blocks))
+        return found
 
 
-def live(count: int, learner: str, parameters: str, **waiting: Any) -> tuple[Any, list[float]]:
-    """The journal of a run over SuperLink and SuperNodes, and bare messages before and after it."""
+class Pairs(Channel):
+    # After every message of ours comes a bare one: a node is never idle, and does one at a time.
+    arrivals = []
+
+    def send(self, requests, seconds):
+        super().send(requests, seconds)
+        super().send(dict.fromkeys(requests, BARE), seconds)
+
+    def received(self):
+        found = super().received()
+        for address, content in found or ():
+            self.arrivals.append((address, content.startswith(b"bare"), time.time()))
+        OUT.write_text(json.dumps(self.arrivals))
+        return found and [each for each in found if not each[1].startswith(b"bare")]
+
+
+flower.FlowerChannel = {channel}
+from tacit.cli.federated_server import server
+
+__all__ = ["server"]
+"""
+"""A coordinator whose messages have bare ones beside them, under the same load."""
+
+
+def live(count: int, learner: str, parameters: str, channel: str) -> tuple[Any, Any]:
+    """Of a run over SuperLink and SuperNodes: its journal, and when bare messages came."""
     from tacit.cli.federate_init import write_example, write_terms
     from tacit.federation.project import Project
     from tacit.federation.trial import run, started
 
     with tempfile.TemporaryDirectory() as directory:
-        project = Project(Path(directory) / "federation")
+        project, out = Project(Path(directory) / "federation"), Path(directory) / "bare.json"
         write_example(project, count)
         file = project.place / "config.toml"
         text = file.read_text().replace("[parameters] ", f"[parameters]\n{parameters}\n#")
         file.write_text(text.replace("SharedPrior", learner, 1))
         write_terms(project)
         with started(project) as trial:
-            empty = bare(trial, **waiting)
+            app = project.app / "federated"
+            (app / "client.py").write_text(CLIENT)
+            (app / "server.py").write_text(SERVER.format(out=str(out), channel=channel))
             run(trial, 1200)
-            empty += bare(trial, **waiting)
-            return Journal(project.coordinator / JOURNAL).lines(), empty
+            return Journal(project.coordinator / JOURNAL).lines(), json.loads(out.read_text())
 
 
-def seconds_between(lines: list[dict[str, Any]], *what: str) -> list[float]:
-    """From one such line of a journal to the next."""
-    at = [datetime.fromisoformat(line["at"]) for line in lines if line["what"] in what]
-    return [(b - a).total_seconds() for a, b in pairwise(at)]
+def times(lines: list[dict[str, Any]], *what: str) -> list[float]:
+    """Of these lines of a journal, in seconds since 1970."""
+    return [
+        datetime.fromisoformat(line["at"]).timestamp() for line in lines if line["what"] in what
+    ]
 
 
 def loopback(count: int) -> None:
-    """Seconds of a round of messages, ours beside bare ones: S2."""
-    lines, empty = live(count, "MeanRegularized", "rounds = 10", times=4, size=1500)
-    ours = seconds_between(lines, "started", "round")
-    compared("loopback", statistics.median(ours), statistics.median(empty), count, len(ours))
+    """Seconds from the end of a round of messages to the end of the next, ours and bare: S2. A
+    coordinator's own work between two rounds is in it."""
+    lines, blocks = live(count, "MeanRegularized", "rounds = 5", "Blocks")
+    ours = [
+        b - a
+        for a, b in pairwise(times(lines, "round"))
+        if not any(a < start < b for start, *_ in blocks)
+    ]
+    bare = [b - a for _, *ends in blocks for a, b in pairwise(ends)]
+    compared("loopback", statistics.median(ours), statistics.median(bare), count, len(ours))
 
 
 def arrivals(count: int) -> None:
-    """Seconds of one of 60 messages, ours beside bare ones, where nobody waits for anybody: S3."""
+    """Seconds that a node takes for one of 60 messages, and for a bare one after each: S3."""
     releases = 60 // (2 * count)
-    parameters = f"releases = {releases}\nrows = 32"
-    waiting = {"times": 2 * count * releases, "size": 1500, "waits": "for nobody"}
-    lines, empty = live(count, "AsyncProximal", parameters, **waiting)
-    ours = seconds_between(lines, "started", "arrival")
-    compared("arrivals", statistics.mean(ours), statistics.mean(empty), count, len(ours))
+    lines, came = live(count, "AsyncProximal", f"releases = {releases}\nrows = 32", "Pairs")
+    first, *_, last = times(lines, "started", "arrival")
+    took: dict[bool, list[float]] = {True: [], False: []}
+    for node in {address for address, _, _ in came}:
+        for (_, _, before), (_, bare, at) in pairwise(each for each in came if each[0] == node):
+            if first < before and at <= last + 1:
+                took[bare].append(at - before)
+    ours, bare = (statistics.mean(took[kind]) for kind in (False, True))
+    compared("arrivals", ours, bare, count, len(took[False]))
 
 
 def compared(case: str, ours: float, empty: float, sites: int, messages: int) -> None:

@@ -212,6 +212,22 @@ def held(directory: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def is_held(directory: Path) -> bool:
+    """Whether a process writes there now; nothing is touched."""
+    import fcntl
+
+    if not directory.exists():
+        return False
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
 def _locked(directory: Path) -> tuple[int, list[Path]]:
     """The folder open and locked, and which folders had to be made for it."""
     import fcntl

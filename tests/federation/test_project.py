@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tacit.cli.federate import _standing, _told
+from tacit import folder
+from tacit.cli.federate import _standing, _told, status
 from tacit.cli.federate_init import write_example, write_terms
 from tacit.errors import InvalidInput
-from tacit.federation.coordinator import Journal
+from tacit.federation.coordinator import JOURNAL, MODEL, Journal
 from tacit.federation.project import Project
 from tacit.federation.terms import Terms
 
@@ -72,7 +73,7 @@ def test_status_tells_who_answered_how_stale_each_is_and_what_was_spent(
     journal("round", round=1, heard=["site-1"], silent=["site-2"])
     journal("round", round=2, heard=["site-1"], silent=["site-2"])
     found = _standing(Terms.read(study.coordinator), journal.lines())
-    assert (found["state"], found["releases"]) == ("round", 3)
+    assert (found["state"], found["releases"]) == ("running", 3)
     assert {name: seen["behind"] for name, seen in found["sites"].items()} == {
         "site-1": 0,
         "site-2": 2,
@@ -92,6 +93,25 @@ def test_staleness_of_nodes_that_nobody_waits_for_is_in_arrivals(
     found = _standing(Terms.read(study.coordinator), journal.lines())
     assert (found["releases"], found["sites"]["site-1"]["behind"]) == (4, 3)
     assert _told(found | {"epsilon": 1.0})[0].endswith("failed (no more), 4 releases")
+
+
+def test_a_run_whose_coordinator_died_is_not_said_to_run(
+    study: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = Journal(study.coordinator / JOURNAL)
+
+    def state() -> str:
+        status(study.place, as_json=True)
+        return str(json.loads(capsys.readouterr().out)["state"])
+
+    assert state() == "not started"
+    journal("started", run="x")
+    with folder.held(study.coordinator / MODEL):
+        assert state() == "running"
+    assert state() == "stopped"
+    journal("finished", whole=[], missing=[])
+    journal("refused", site="a stranger", why="it is no site of this run")
+    assert state() == "finished"
 
 
 # --- containers ----------------------------------------------------------------------------------

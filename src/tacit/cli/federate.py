@@ -17,6 +17,12 @@ INIT_EXAMPLES = examples("tacit federate init trial --sites 3", "tacit federate 
 UP_EXAMPLES = examples("tacit federate up --sites 3", "tacit federate up trial --json")
 STATUS_EXAMPLES = examples("tacit federate status trial")
 
+STATES = {None: "not started", "agreed": "agreeing", "finished": "finished", "failed": "failed"} | (
+    dict.fromkeys(("started", "round", "arrival", "reported"), "running")
+)
+"""What the last line of a journal that says anything of it means for the run."""
+UNDER_WAY = "agreeing", "running"
+
 HERE = Path("federation")
 Place = Annotated[Path, typer.Argument(help="The folder of the federation.")]
 Sites = Annotated[int, typer.Option(min=1, max=100, help="Sites of the example.")]
@@ -77,7 +83,8 @@ def up(
 
 def status(directory: Place = HERE, as_json: AsJson = False) -> None:
     """Show how far the run is, who answered, and what was spent. For the coordinator alone."""
-    from tacit.federation.coordinator import JOURNAL, Journal
+    from tacit import folder
+    from tacit.federation.coordinator import JOURNAL, MODEL, Journal
     from tacit.federation.project import Project
     from tacit.federation.terms import Terms
 
@@ -85,6 +92,9 @@ def status(directory: Place = HERE, as_json: AsJson = False) -> None:
     terms = Terms.read(project.coordinator)
     lines = Journal(project.coordinator / JOURNAL).lines()
     found = _standing(terms, lines) | {"epsilon": _spent(project, terms)}
+    held = terms.encoder is not None or folder.is_held(project.coordinator / MODEL)
+    if found["state"] in UNDER_WAY and not held:
+        found["state"] = "stopped"
     say(found, "\n".join(_told(found)), as_json=as_json)
 
 
@@ -105,10 +115,11 @@ def _standing(terms: Terms, lines: list[dict[str, Any]]) -> dict[str, Any]:
             sites[name]["last"], until[name] = line["at"], releases
     for name, seen in sites.items():
         seen["behind"] = releases - until[name]
+    last = next((each for each in reversed(lines) if each["what"] in STATES), {"what": None})
     return {
         "run": terms.run,
-        "state": lines[-1]["what"] if lines else "not started",
-        "why": lines[-1].get("why") if lines else None,
+        "state": STATES[last["what"]],
+        "why": last.get("why"),
         "releases": releases,
         "sites": sites,
         "agreed": sorted({line["site"] for line in lines if line["what"] == "agreed"}),

@@ -43,16 +43,18 @@ def rows_of(place: Path, terms: Terms) -> tuple[TaskSet, TaskSet | None]:
 
 
 def private_page(site: Site) -> None:
-    """The site's own scores on the rows that it kept, for nobody else's eyes."""
+    """The site's own scores on the rows that it kept, for nobody else's eyes. Of linear models:
+    whoever has a network's module measures it."""
     from tacit import folder
     from tacit.report.local_view import measure, write_local
     from tacit.report.pages import write_local_page
 
-    training, held_out = rows_of(site.place, site.terms)
     own = site.place / PRIVATE
-    if held_out is not None and not (own / folder.LOCAL_PAGE).exists():
-        model = load_model(own)
-        write_local(measure(model, training, held_out, site.terms.schema), own)
+    if site.terms.way in ("updates", "reports") or (own / folder.LOCAL_PAGE).exists():
+        return
+    training, held_out = rows_of(site.place, site.terms)
+    if held_out is not None:
+        write_local(measure(load_model(own), training, held_out, site.terms.schema), own)
         write_local_page(own)
 
 

@@ -23,6 +23,8 @@ from tacit.federation.terms import Terms
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 """Nothing of ours is told to anybody but the parties."""
+SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
+"""Seconds after which a node looks whether a message has come that needs a process."""
 
 
 def free_port() -> int:
@@ -49,7 +51,7 @@ class Trial:
         self._logs.mkdir(parents=True, exist_ok=True)
         with (self._logs / f"{name}.log").open("ab") as log:
             found = subprocess.Popen(
-                [str(Path(sys.executable).parent / command[0]), *command[1:]],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -63,7 +65,12 @@ class Trial:
         """Of every process: no telemetry, Flower's files in the project, our Python first."""
         here = str(Path(sys.executable).parent)
         path = os.pathsep.join([here, os.environ.get("PATH", "")])
-        return os.environ | QUIET | {"FLWR_HOME": str(self.project.flower.resolve()), "PATH": path}
+        return (
+            os.environ
+            | QUIET
+            | SWIFT
+            | {"FLWR_HOME": str(self.project.flower.resolve()), "PATH": path}
+        )
 
     def superlink(self) -> None:
         """Waits until it listens."""
@@ -78,7 +85,7 @@ class Trial:
             "--enable-supernode-auth",
             "--disable-runtime-dependency-installation",
         )
-        self._await_port("superlink", self.port)
+        self.await_port("superlink", self.port)
 
     def register(self, site: str) -> None:
         """Tells the SuperLink the public key of a site's node: it takes no other."""
@@ -111,7 +118,8 @@ class Trial:
             raise InvalidInput(f"flwr {command[0]}: {(found.stdout + found.stderr).strip()[-500:]}")
         return found.stdout
 
-    def _await_port(self, name: str, port: int, seconds: float = 60.0) -> None:
+    def await_port(self, name: str, port: int, seconds: float = 60.0) -> None:
+        """Until this process listens; InvalidInput: it does not, or has ended."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if self.processes[name].poll() is not None:
@@ -144,6 +152,7 @@ def started(project: Project, port: int | None = None) -> Iterator[Trial]:
     port = port or free_port()
     project.write_app(f"{LOOPBACK}:{port}")
     trial = Trial(project, port)
+    usual = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         trial.superlink()
         sites = list(Terms.read(project.coordinator).sites)
@@ -155,6 +164,7 @@ def started(project: Project, port: int | None = None) -> Iterator[Trial]:
     finally:
         for name in list(trial.processes):
             trial.stop(name)
+        signal.signal(signal.SIGTERM, usual)
 
 
 def run(trial: Trial, seconds: float) -> dict[str, Any]:
