@@ -25,7 +25,7 @@ from tacit.cluster.workers import InThisProcess, Read, Workers
 from tacit.engine import Message, Progress
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
-from tacit.estimator.contract import require_moderate
+from tacit.estimator.home import require_moderate
 from tacit.files import make, replace_file
 from tacit.folder import MODELS
 from tacit.linear.losses import loss_named

@@ -33,15 +33,21 @@ from tacit.engine import (
     run_rounds,
 )
 from tacit.errors import InvalidInput
-from tacit.estimator.home import Home
-from tacit.estimator.outputs import jointly, opened, solved
+from tacit.estimator.home import Home, require_moderate
+from tacit.estimator.outputs import (
+    jointly,
+    opened,
+    require_one_output,
+    solved,
+    unscaled,
+)
 from tacit.estimator.prediction import Predicting
 from tacit.estimator.private_bounds import BOUNDS, bounded, open_bounds, with_bounds
 from tacit.estimator.progress import Asked, shown
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss, LossName, loss_named
 from tacit.linear.threads import isolated
-from tacit.parameters import LARGEST, Seed, learner, require_parameters
+from tacit.parameters import Seed, learner, require_parameters
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.planning import UNIT, Door, history, open_door, stated
@@ -52,9 +58,8 @@ from tacit.tasks import (
     as_schema,
     column_names,
 )
-from tacit.tasks.labels import listed
 from tacit.tasks.tables import has_names, rows_and_labels
-from tacit.tasks.targets import TARGET, is_conventional
+from tacit.tasks.targets import is_conventional
 
 
 class MultiTaskEstimator(Predicting):
@@ -141,7 +146,8 @@ class MultiTaskEstimator(Predicting):
             self.classes_ = np.asarray(tasks.classes)
         self.n_features_in_ = len(schema.feature_names)
         home = self._home(tasks, schema, loss_named(self.loss))
-        self._require_outputs(home)
+        if not self._takes_several or self._engine is not None:
+            require_one_output(home, tasks.classes)
         door = self._door(tasks.labels, schema)
         outcome = self._twin(home) if door is None else self._run(home, door, progress)
         if home.open_columns.any():
@@ -154,22 +160,6 @@ class MultiTaskEstimator(Predicting):
         with isolated():  # nothing in the data stops a run, or warns, after its releases
             self._set_models(solved(self._at_home, home, outcome.shared), tasks.labels)
         return self
-
-    def _require_outputs(self, home: Home) -> None:
-        """Refuse several targets, or more classes than two, where one model is all there is."""
-        self._n_outputs = home.n_outputs
-        if home.n_outputs == 1 or (self._takes_several and self._engine is None):
-            return
-        if home.loss.targets_are_classes:
-            raise InvalidInput(
-                "Only binary classification is supported. The type of the target is multiclass, "
-                f"{home.n_outputs} classes: {listed(self.classes_.tolist())}; SharedPrior in one "
-                "process takes more, and so does neural.FederatedMTL"
-            )
-        raise InvalidInput(
-            f"y has {home.n_outputs} targets; SharedPrior in one process takes several, and here "
-            "each is fitted by itself"
-        )
 
     def _twin(self, home: Home) -> Outcome:
         """Without a budget."""
@@ -287,13 +277,7 @@ class MultiTaskEstimator(Predicting):
         several outputs (m, k, d + 1): (d, m, k) and (m, k)."""
         self._models = models
         self._label(labels)
-        if models.ndim == 2:
-            coef, intercept = self._schema.unscale(models[:, :-1].T, models[:, -1])
-            self.coef_, self.intercept_ = coef, np.atleast_1d(intercept)
-            return
-        units = [self._schema.of_output(k) for k in range(models.shape[1])]
-        found = [s.unscale(models[:, k, :-1].T, models[:, k, -1]) for k, s in enumerate(units)]
-        self.coef_, self.intercept_ = (np.stack(part, axis=-1) for part in zip(*found, strict=True))
+        self.coef_, self.intercept_ = unscaled(self._schema, models)
 
     def _guarantee(self, door: Door | None) -> Guarantee:
         """What this run, with all others recorded for these tasks, reveals about one of them."""
@@ -352,19 +336,6 @@ def facts_of(home: Home, door: Door) -> Facts:
         mu=door.mu,
         pure=door.pure,
     )
-
-
-def require_moderate(tasks: TaskSet) -> None:
-    """Numbers whose squares do not overflow."""
-    targets = np.atleast_2d(tasks.y.T)
-    names = (*tasks.feature_names, *[TARGET] * len(targets))
-    for name, column in zip(names, (*tasks.X.T, *targets), strict=True):
-        largest = float(np.fmax.reduce(np.abs(column), initial=0.0))  # perhaps no rows, or NaN
-        if largest > LARGEST:
-            raise InvalidInput(
-                f"column {name!r} reaches {largest:.3g}, more than {LARGEST:.0g}: "
-                "declare its range, or use another unit"
-            )
 
 
 def _require_fixed_rows(schema: Schema, unit: Guarantee) -> None:

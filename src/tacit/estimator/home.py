@@ -8,8 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tacit.arrays import BoolArray
+from tacit.errors import InvalidInput
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
+from tacit.parameters import LARGEST
+from tacit.tasks import TaskSet
+from tacit.tasks.targets import TARGET
 
 _NONE = np.zeros(0, dtype=bool)
 
@@ -42,3 +46,16 @@ class Home:
     def select(self, tasks: Sequence[int]) -> Home:
         """These tasks only, in this order."""
         return replace(self, problems=self.problems.select(tasks))
+
+
+def require_moderate(tasks: TaskSet) -> None:
+    """Numbers whose squares do not overflow."""
+    targets = np.atleast_2d(tasks.y.T)
+    names = (*tasks.feature_names, *[TARGET] * len(targets))
+    for name, column in zip(names, (*tasks.X.T, *targets), strict=True):
+        largest = float(np.fmax.reduce(np.abs(column), initial=0.0))  # perhaps no rows, or NaN
+        if largest > LARGEST:
+            raise InvalidInput(
+                f"column {name!r} reaches {largest:.3g}, more than {LARGEST:.0g}: "
+                "declare its range, or use another unit"
+            )

@@ -23,6 +23,8 @@ from tacit.estimator.home import Home
 from tacit.estimator.private_bounds import BOUNDS
 from tacit.privacy.mechanisms import SideBySide
 from tacit.privacy.release import Declared, Release
+from tacit.tasks import Schema
+from tacit.tasks.labels import Classes, listed
 
 
 def of_output(shared: Mapping[str, Any], k: int) -> Message:
@@ -155,3 +157,30 @@ def shared_models(one: Callable[[Message], FloatArray], shared: Message, count: 
     if count == 1:
         return one(shared)
     return np.stack([one(of_output(shared, k)) for k in range(count)])
+
+
+def unscaled(schema: Schema, models: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Models (m, d + 1) in scaled units as coef (d, m) and intercept (m,) in units of X and y; of
+    several outputs (m, k, d + 1) as (d, m, k) and (m, k)."""
+    if models.ndim == 2:
+        coef, intercept = schema.unscale(models[:, :-1].T, models[:, -1])
+        return coef, np.atleast_1d(intercept)
+    each = [schema.of_output(k) for k in range(models.shape[1])]
+    found = [one.unscale(models[:, k, :-1].T, models[:, k, -1]) for k, one in enumerate(each)]
+    return np.stack([c for c, _ in found], axis=-1), np.stack([b for _, b in found], axis=-1)
+
+
+def require_one_output(home: Home, classes: Classes | None) -> None:
+    """Refuse several targets, or more than two classes, where a task has one model."""
+    if home.n_outputs == 1:
+        return
+    if classes is not None:
+        raise InvalidInput(
+            "Only binary classification is supported. The type of the target is multiclass, "
+            f"{len(classes)} classes: {listed(classes)}; SharedPrior in one process takes more, "
+            "and so does neural.FederatedMTL"
+        )
+    raise InvalidInput(
+        f"y has {home.n_outputs} targets; SharedPrior in one process takes several, and here each "
+        "is fitted by itself"
+    )
