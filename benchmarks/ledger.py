@@ -36,6 +36,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.chain import event_to_json, sha256
 from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.store import IndexedKey
 
 SUMS = GaussianSum(1.0, 4_000.0)
 EACH = 400
@@ -137,10 +138,10 @@ def grown(path: Path, releases: int) -> None:
 def written(ledger: Ledger, key: Key, terms: dict[str, Any], value: bytes) -> None:
     """One release without its noise."""
     spend = ledger._next
-    ledger._store.put_spend(key, spend)
+    ledger._store.put_spend(IndexedKey.of(key), spend)
     ledger._append("spend", key._asdict() | terms)
     ledger._store.put_value(spend, value)
-    ledger._store.put_output(key, ledger._next)
+    ledger._store.put_output(IndexedKey.of(key), ledger._next)
     ledger._append("output", key._asdict() | {"sha256": sha256(value), "secure": True})
 
 

@@ -31,7 +31,7 @@ from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.chain import Row, canonical, link
 from tacit.privacy.ledger import Anchor, Key, Ledger, Release
 from tacit.privacy.mechanisms import GaussianSum
-from tacit.privacy.store import Store
+from tacit.privacy.store import IndexedKey, Store
 
 KILLS = 200
 
@@ -585,7 +585,7 @@ def test_verify_finds_a_spend_beyond_the_cap(path: Path) -> None:
         payload = ledger.entries()[-2].payload | {"run": "other"}
 
         def unchecked() -> None:
-            ledger._store.put_spend(Key("other", 0, "curator"), ledger._next)
+            ledger._store.put_spend(IndexedKey.of(Key("other", 0, "curator")), ledger._next)
             ledger._append("spend", payload)
 
         ledger._transact(unchecked)

@@ -116,7 +116,7 @@ def parsed(text: str | bytes) -> Any:
     >>> parsed('{"a":[1,0.5]}')
     {'a': [1, 0.5]}
     """
-    return json.loads(text, parse_float=_finite, parse_constant=_finite)
+    return _DECODER.decode(text if isinstance(text, str) else text.decode())
 
 
 def _finite(text: str) -> float:
@@ -131,9 +131,9 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
-_ENCODER = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
-)  # made once: every release writes several texts
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+"""Both are made once: every release writes and reads several texts."""
 
 
 def agree(a: object, b: object) -> bool:

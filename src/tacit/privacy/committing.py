@@ -39,7 +39,12 @@ class Caller:
         self._decide, self._result = decide, None
         self._error: BaseException | None = None
         self.done = self.leads = False
-        self.called = threading.Event()  # once it is done, or leads
+        self.called: threading.Event | None = None  # of who waits: it is done, or leads
+
+    def call(self) -> None:
+        """Whoever waits need not wait any longer."""
+        if self.called is not None:
+            self.called.set()
 
     def decided(self) -> None:
         """Decide; raises what it was refused with."""
@@ -81,10 +86,13 @@ class Line:
         """Wait until the caller is done, or leads."""
         with self._mutex:
             self._waiting.append(caller)
-            self._mutex.notify()
-            if not self._led:
+            if len(self._waiting) >= self._expected:
+                self._mutex.notify()
+            if self._led:
+                caller.called = threading.Event()
+            else:
                 self._led = caller.leads = True
-        if not caller.leads:
+        if caller.called is not None:
             caller.called.wait()
 
     def take(self) -> Sequence[Caller]:
@@ -105,11 +113,11 @@ class Line:
             for each in self._taken:
                 if not each.done:
                     each.failed(LedgerError(_undone("interrupted")), own=False)
-                each.called.set()
+                each.call()
             self._taken, self._led = [], bool(self._waiting)
             if self._led:
                 self._waiting[0].leads = True
-                self._waiting[0].called.set()
+                self._waiting[0].call()
 
 
 _LINES: WeakSet[Line] = WeakSet()

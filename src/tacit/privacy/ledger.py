@@ -18,7 +18,6 @@ A task that only its own node reads from (S3) is a run of its own: one task, its
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import secrets
@@ -48,10 +47,10 @@ from tacit.privacy.chain import (
 )
 from tacit.privacy.committing import Writing
 from tacit.privacy.ledger_rows import read_entry
-from tacit.privacy.record import checked_key
+from tacit.privacy.record import checked_key, npy
 from tacit.privacy.release import Declared, Key, Mechanism, Release, new_run
 from tacit.privacy.runs import Cap, Run, checked_cap, made_now
-from tacit.privacy.store import LOCK, Place, Store, located
+from tacit.privacy.store import LOCK, IndexedKey, Place, Store, located
 from tacit.tasks.labels import canonical_label
 
 __all__ = [
@@ -212,13 +211,14 @@ class Ledger(Writing):
 
     def _spend(self, key: Key, run: Run, event: Event, payload: dict[str, Any]) -> Release | None:
         """Transaction A: the persisted output, or None once the spend is on disk."""
+        indexed = IndexedKey.of(key)
 
         def decide() -> Release | None:
-            place = self._store.place(key)
+            place = self._store.place(indexed)
             if place is not None:
                 return self._spent_before(key, place, payload)
             self._state.check(run, self._state.charge(run, event, payload["secure"]))
-            self._store.put_spend(key, self._next)
+            self._store.put_spend(indexed, self._next)
             self._append("spend", payload)
             return None
 
@@ -244,19 +244,18 @@ class Ledger(Writing):
 
     def _persist(self, key: Key, value: Array, secure: bool) -> Release:
         """Transaction B: ours, or what another process persisted first."""
-        blob = io.BytesIO()
-        np.save(blob, value, allow_pickle=False)
-        payload = key._asdict() | {"sha256": sha256(blob.getvalue()), "secure": secure}
+        indexed, blob = IndexedKey.of(key), npy(value)
+        payload = key._asdict() | {"sha256": sha256(blob), "secure": secure}
 
         def decide() -> Release:
-            place = self._store.place(key)
+            place = self._store.place(indexed)
             if place is None:
                 raise LedgerError(f"the spend of {key} is gone; nothing was released")
             earlier = self._output(key, place)
             if earlier is not None:
                 return earlier
-            self._store.put_value(place.spend, blob.getvalue())
-            self._store.put_output(key, self._next)
+            self._store.put_value(place.spend, blob)
+            self._store.put_output(indexed, self._next)
             self._append("output", payload)
             return Release(value, (key,), secure)
 

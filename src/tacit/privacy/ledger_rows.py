@@ -10,7 +10,7 @@ from tacit.privacy.release import Key
 from tacit.privacy.runs import Run
 from tacit.privacy.snapshot import written
 from tacit.privacy.spending import Declaration, Spending
-from tacit.privacy.store import Store
+from tacit.privacy.store import IndexedKey, Store
 
 UNREADABLE = (TacitError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 """What reading something raises that no ledger wrote."""
@@ -59,6 +59,7 @@ class Fold:
         self._store = store
         self.state = Spending()
         self.seq, self.digest = 0, GENESIS
+        self.changes = 0  # of the store, when the last entry was folded in
         self.snapshot = (0, "")  # the newest one's entry, and the digest of its blob
 
     def begin_with(self, state: Spending, row: Row, blob: str) -> None:
@@ -93,6 +94,7 @@ class Fold:
         if entry.kind == "snapshot":
             self.snapshot = (entry.seq, str(entry.payload["sha256"]))
         self.seq, self.digest = entry.seq, digest
+        self.changes = self._store.changes
 
     def _require_true(self, entry: Entry) -> None:
         """A snapshot is of the entries before it, whoever wrote it: what follows it, and the head
@@ -103,15 +105,16 @@ class Fold:
     def _require_place(self, entry: Entry) -> None:
         """Each key has one spend, and one output after it: those that the index knows."""
         key, spends = entry_key(entry), entry.kind == "spend"
+        indexed = IndexedKey.of(key)
         if self._store.indexing:
-            self._index(key, entry)
-        place = self._store.place(key)
+            self._index(indexed, entry)
+        place = self._store.place(indexed)
         if spends and (place is None or place.spend != entry.seq):
             raise LedgerCorrupt(f"a second spend for {key}, or one that is not in the index")
         if not spends and (place is None or not place.spend < entry.seq == place.output):
             raise LedgerCorrupt(f"an output of {key} that no spend allows, or a second one")
 
-    def _index(self, key: Key, entry: Entry) -> None:
+    def _index(self, key: IndexedKey, entry: Entry) -> None:
         """Note a key of a file whose writers did not, unless it is known."""
         place = self._store.place(key)
         if entry.kind == "spend" and place is None:

@@ -12,11 +12,14 @@ import io
 import math
 from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
+from functools import lru_cache
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
+from numpy.lib import format as npy_format
 
+from tacit.arrays import Array
 from tacit.errors import InvalidInput, LedgerCorrupt
 from tacit.privacy.account import Statement
 from tacit.privacy.accounting import Cost
@@ -26,7 +29,7 @@ from tacit.privacy.release import Key, Release
 from tacit.privacy.runs import Cap
 from tacit.privacy.snapshot import restored
 from tacit.privacy.spending import Declaration, Spending
-from tacit.privacy.store import LOCK, Place, Store
+from tacit.privacy.store import LOCK, IndexedKey, Place, Store
 from tacit.privacy.store_file import FOLDED, SCHEMA_VERSION
 from tacit.privacy.verification import verdict
 
@@ -165,7 +168,7 @@ class Record:
     # --- inside ----------------------------------------------------------------------------------
 
     def _persisted(self, key: Key) -> Release | None:
-        place = self._store.place(key)
+        place = self._store.place(IndexedKey.of(key))
         return None if place is None else self._output(key, place)
 
     def _output(self, key: Key, place: Place) -> Release | None:
@@ -187,6 +190,8 @@ class Record:
     def _catch_up(self) -> None:
         """Fold in what was committed since the last time, by whomever."""
         with LOCK:
+            if self._fold.seq and self._store.is_ours_since(self._fold.changes):
+                return
             if not self._fold.seq:
                 self._begin_with_snapshot()
             rows = self._store.rows(max(1, self._fold.seq))
@@ -235,6 +240,25 @@ class Record:
 
     def _corrupt(self, problem: str) -> NoReturn:
         raise LedgerCorrupt(f"{self._store.name}: {problem}; nothing was released")
+
+
+def npy(value: Array) -> bytes:
+    """What np.save writes; its header is made once for each shape.
+
+    >>> np.load(io.BytesIO(npy(np.array([[1.0, 2.0]]))))
+    array([[1., 2.]])
+    """
+    return _npy_header(value.dtype, value.shape) + value.tobytes()
+
+
+@lru_cache(maxsize=64)
+def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    if dtype.hasobject:
+        raise InvalidInput(f"what is released is made of numbers, got {dtype}")
+    told, header = npy_format.dtype_to_descr(dtype), io.BytesIO()
+    fields = {"descr": told, "fortran_order": False, "shape": shape}
+    npy_format.write_array_header_1_0(header, fields)
+    return header.getvalue()
 
 
 def checked_key(key: Key) -> Key:

@@ -55,6 +55,18 @@ def located(path: str | os.PathLike[str]) -> Path:
     return place
 
 
+class IndexedKey(NamedTuple):
+    """A key as the index knows it: canonical, since a number or a text may be of any kind."""
+
+    run: str
+    name: str
+
+    @classmethod
+    def of(cls, key: Key) -> IndexedKey:
+        """Made once for a transaction, which asks for it twice."""
+        return cls(canonical(key.run), canonical([key.round, key.party]))
+
+
 class Place(NamedTuple):
     """Which entries a key's spend and its output are."""
 
@@ -69,9 +81,10 @@ class Store:
         """``first`` is the entry that a new ledger begins with; an old one keeps its own."""
         self.name = ":memory:" if path is None else str(path)
         self._path, self.read_only = path, read_only
+        self._errors = OurErrors(self.name)
         self.kept_head = KeptHead(path)
         self.indexing = False  # whether whoever folds notes the keys, as no writer did
-        with LOCK, self._errors():
+        with LOCK, self._errors:
             if path is None:
                 self._connect()
                 store_file.create(self._connection, first)
@@ -100,6 +113,10 @@ class Store:
     def changes(self) -> int:
         """How many rows this connection has written."""
         return self._connection.total_changes
+
+    def is_ours_since(self, changes: int) -> bool:
+        """Whether nobody can have written since this connection had written so many rows."""
+        return self._path is None and self.changes == changes
 
     # --- the chain -------------------------------------------------------------------------------
 
@@ -136,18 +153,18 @@ class Store:
 
     # --- what the chain names --------------------------------------------------------------------
 
-    def place(self, key: Key) -> Place | None:
+    def place(self, key: IndexedKey) -> Place | None:
         """Where a key was used, if it was."""
         query = "SELECT spend, output FROM keys WHERE run = ? AND name = ?"
-        return next((Place(*found) for found in self._found(query, *_named(key))), None)
+        return next((Place(*found) for found in self._found(query, *key)), None)
 
-    def put_spend(self, key: Key, seq: int) -> None:
+    def put_spend(self, key: IndexedKey, seq: int) -> None:
         """Note the spend of a key; LedgerError if it has one."""
-        self._write("INSERT INTO keys VALUES (?, ?, ?, NULL)", *_named(key), seq)
+        self._write("INSERT INTO keys VALUES (?, ?, ?, NULL)", *key, seq)
 
-    def put_output(self, key: Key, seq: int) -> None:
+    def put_output(self, key: IndexedKey, seq: int) -> None:
         """Note the output of a key."""
-        self._write("UPDATE keys SET output = ? WHERE run = ? AND name = ?", seq, *_named(key))
+        self._write("UPDATE keys SET output = ? WHERE run = ? AND name = ?", seq, *key)
 
     def spends(self, run: str) -> list[Row]:
         """The spends of a run, oldest first."""
@@ -198,13 +215,13 @@ class Store:
         """All or nothing; a writer is alone from its first read on."""
         with LOCK:
             try:
-                with self._errors():
+                with self._errors:
                     self._current().execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 yield
-                with self._errors():
+                with self._errors:
                     self._connection.execute("COMMIT")
             finally:
-                with self._errors():
+                with self._errors:
                     if self._connection.in_transaction:  # an error, or a COMMIT that failed
                         self._connection.execute("ROLLBACK")
 
@@ -229,11 +246,11 @@ class Store:
                 self._connection.close()
 
     def _found(self, query: str, *values: object) -> list[tuple[int, ...]]:
-        with LOCK, self._errors():
+        with LOCK, self._errors:
             return self._current().execute(query, values).fetchall()
 
     def _write(self, statement: str, *values: object) -> None:
-        with LOCK, self._errors():
+        with LOCK, self._errors:
             self._current().execute(statement, values)
 
     def _current(self) -> sqlite3.Connection:
@@ -276,29 +293,31 @@ class Store:
     def _pragma(self, name: str) -> int:
         return int(self._found(f"PRAGMA {name}")[0][0])
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
+
+class OurErrors:
+    """A context in which what SQLite or the system raises becomes one of our errors. Entered with
+    every statement, so it is no generator."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error):
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
                 raise LedgerCorrupt(
-                    f"{self.name} is not a tacit ledger, or no longer ({error}); "
+                    f"{self._name} is not a tacit ledger, or no longer ({error}); "
                     "nothing was released"
                 ) from error
-            raise LedgerError(f"{self.name}: {error}; nothing was released") from error
-        except UnicodeDecodeError as error:  # what SQLite says of a schema that was damaged
+            raise LedgerError(f"{self._name}: {error}; nothing was released") from error
+        if isinstance(error, UnicodeDecodeError):  # what SQLite says of a schema that was damaged
             raise LedgerCorrupt(
-                f"{self.name} is no longer a tacit ledger ({error.object!r}); nothing was released"
+                f"{self._name} is no longer a tacit ledger ({error.object!r}); nothing was released"
             ) from None
-        except OSError as error:
+        if isinstance(error, OSError):
             raise LedgerError(f"{error}; nothing was released") from error
-
-
-def _named(key: Key) -> tuple[str, str]:
-    """A key as the index knows it: canonical, since a number or a text may be of any kind."""
-    return canonical(key.run), canonical([key.round, key.party])
 
 
 def _row(seq: object, kind: object, text: object, digest: object) -> Row:

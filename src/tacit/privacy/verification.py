@@ -8,7 +8,7 @@ from tacit.errors import LedgerCorrupt
 from tacit.privacy.chain import GENESIS, Anchor, Entry, Row, Verdict, linked, sha256
 from tacit.privacy.ledger_rows import Fold, entry_key, read_entry
 from tacit.privacy.mechanisms.recorded import other_than_recorded
-from tacit.privacy.store import Store
+from tacit.privacy.store import IndexedKey, Store
 from tacit.privacy.store_file import FOLDED
 
 MOST = 100
@@ -111,7 +111,7 @@ def _other_event(spend: Entry, fold: Fold) -> Iterator[str]:
 
 def _other_output(store: Store, output: Entry) -> Iterator[str]:
     """Where the persisted value is not the one that was recorded."""
-    place = store.place(entry_key(output))
+    place = store.place(IndexedKey.of(entry_key(output)))
     value = None if place is None else store.value(place.spend)
     if place is None or value is None or sha256(value) != output.payload["sha256"]:
         number = output.seq if place is None else place.spend

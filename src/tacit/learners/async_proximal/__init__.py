@@ -8,7 +8,7 @@ Updates", KDD 2017. Equations and lines are cited where they are used.
 =========  ==========================  =========================================================
 P, p_t     ``shared``, ``column``      the shared part, (D, T), at the server; one column per node
 Q, q_t     ``own``                     the task's own part, (D,), which never leaves its node
-V          ``MessageSums``             the matrix before the prox: P = prox(V)
+V          ``BeforeProx``              the matrix before the prox: P = prox(V)
 r, λ       ``penalty``, ``level``      penalty of P
 g, τ       ``own``, ``own_level``      penalty of Q, column by column
 α          ``step``
