@@ -34,6 +34,9 @@ DEEPEST = 50
 
 Arrays = Mapping[str, Array]
 
+Contents = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
+"""Of a folder: its description, arrays and certificate."""
+
 
 def write(
     directory: str | Path, description: Mapping[str, Any], arrays: Arrays, certificate: Any
@@ -117,8 +120,8 @@ def is_deep(value: Any) -> bool:
     return bool(level)
 
 
-def read(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Description, arrays and certificate."""
+def read(directory: str | Path) -> Contents:
+    """All of it."""
     folder = Path(directory)
     try:
         certificate = read_json(folder / CERTIFICATE)

@@ -19,25 +19,14 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.cluster.workers import Workers
-from tacit.engine import (
-    Coordinator,
-    Facts,
-    Message,
-    Outcome,
-    Participant,
-    Progress,
-    Public,
-    Step,
-    require_isolation,
-    run_rounds,
-)
-from tacit.errors import InvalidInput
+from tacit.engine import Coordinator, Facts, Message, Outcome, Participant, Progress, Step
+from tacit.engine.other_mechanisms import OtherMechanisms
+from tacit.engine.rounds import require_isolation, run_rounds
 from tacit.estimator import Home, MultiTaskEstimator
 from tacit.estimator.contract import facts_of
 from tacit.linear.losses import loss_named
 from tacit.privacy.mechanisms.in_parts import InParts, Part
 from tacit.privacy.planning import Door
-from tacit.privacy.release import Release
 from tacit.tasks import Schema, TaskSet
 
 
@@ -94,29 +83,6 @@ def whole(found: Sequence[Said]) -> Part:
 
 
 @dataclass(frozen=True)
-class SumsOfParts:
-    """A coordinator whose sums are made in parts."""
-
-    of: Coordinator
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The same events; only the noise is drawn here."""
-        return tuple(
-            replace(step, mechanism=InParts(step.mechanism))  # type: ignore[arg-type] # it looks
-            for step in self.of.steps
-        )
-
-    def start(self) -> Message:
-        """As it is."""
-        return self.of.start()
-
-    def absorb(self, step: Step, shared: Public, release: Release, /) -> Message:
-        """By the step as the learner planned it."""
-        return self.of.absorb(self.of.steps[self.steps.index(step)], shared, release)
-
-
-@dataclass(frozen=True)
 class AllPartitions:
     """The participant of all partitions together."""
 
@@ -157,15 +123,12 @@ class OverPartitions:
         progress: Progress = None,
     ) -> Outcome:
         """Runs all steps; what is shared after the last."""
-        if door.at_home is not None:
-            raise InvalidInput("noise of each task's own is not drawn in partitions yet")
         # Workers need to know how many tasks there are, and a million labels are long.
         facts = replace(facts_of(self.home, door), labels=range(len(door.labels)))
         shares = self._shares(door)
         there = AllPartitions(self.workers, self.held, self.learning, facts, shares)
-        outcome = run_rounds(
-            there, SumsOfParts(coordinator), door, isolated=False, progress=progress
-        )
+        sums = OtherMechanisms(coordinator, InParts)
+        outcome = run_rounds(there, sums, door, isolated=False, progress=progress)
         return replace(outcome, state=None, elsewhere=True)
 
     def _shares(self, door: Door) -> Sequence[FloatArray | None]:

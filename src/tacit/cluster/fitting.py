@@ -25,6 +25,7 @@ from tacit.cluster.workers import InThisProcess, Read, Workers
 from tacit.engine import Message, Progress
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
+from tacit.estimator.contract import PrivateLearner
 from tacit.estimator.home import require_moderate
 from tacit.files import make, replace_file
 from tacit.folder import MODELS
@@ -151,9 +152,10 @@ def require_whole(labels: Mapping[Path, Sequence[Hashable]]) -> None:
 def _require_parted(model: MultiTaskEstimator, schema: Schema) -> None:
     """Refuses what would need all rows in one place."""
     name = type(model).__name__
-    if getattr(model, "budget", None) is None:
+    if not isinstance(model, PrivateLearner) or model.budget is None:
         raise InvalidInput(f"{name} in partitions needs a budget: its twin needs all rows at once")
-    if model._engines != "rounds" or getattr(model, "as_published", False):  # as printed
+    printed = model.get_params(deep=False).get("as_published", False)
+    if model._engines != "rounds" or printed:
         raise InvalidInput(f"{name} with these parameters runs in one process only")
     if loss_named(model.loss).targets_are_classes and schema.classes is None:
         raise InvalidInput("declare the classes as ranges={'target': [...]}: no file shows all")

@@ -23,15 +23,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from tacit.arrays import FloatArray
-from tacit.engine import (
-    Coordinator,
-    Facts,
-    Message,
-    Outcome,
-    Participant,
-    Progress,
-    run_rounds,
-)
+from tacit.engine import Coordinator, Facts, Message, Outcome, Participant, Progress, run_rounds
 from tacit.errors import InvalidInput
 from tacit.estimator.home import Home, require_moderate
 from tacit.estimator.outputs import (

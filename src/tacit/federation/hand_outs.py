@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tacit import files, folder
 from tacit.arrays import Array
@@ -29,9 +28,6 @@ SHARED, HAND_OUTS, PRIVATE = "shared", "hand-outs", "private"
 
 SALT = "salt.key"
 
-Read = tuple[dict[str, Any], dict[str, Array], dict[str, Any]]
-"""A folder: its description, arrays and certificate."""
-
 
 @dataclass(frozen=True)
 class HandOuts:
@@ -41,7 +37,7 @@ class HandOuts:
     terms: Terms
     name: str
 
-    def take(self, arrays: Mapping[str, Array]) -> Read:
+    def take(self, arrays: Mapping[str, Array]) -> folder.Contents:
         """What everybody got, on the disk and read again; Refused unless it is sound."""
         shared = self.place / SHARED
         files.make(shared)
@@ -54,7 +50,7 @@ class HandOuts:
             raise Refused("the coordinator", f"what it sends is not sound: {finding.problems[0]}")
         return folder.read(shared)
 
-    def write(self, model: Fitted, found: Read, places: Sequence[int]) -> dict[str, str]:
+    def write(self, model: Fitted, found: folder.Contents, places: Sequence[int]) -> dict[str, str]:
         """A hand-out for each task, not sealed yet, and all of them together; by place, the digest
         of each hand-out's model.
 

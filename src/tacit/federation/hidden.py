@@ -9,14 +9,14 @@ ends: what the sites spent stays spent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit.arrays import Array, FloatArray
 from tacit.engine import Coordinator, Message, Participant, Step
-from tacit.engine.protocol import Public
+from tacit.engine.other_mechanisms import OtherMechanisms
 from tacit.errors import InvalidInput, Refused
 from tacit.federation.arrived import Arrived
 from tacit.federation.engine import Elsewhere, OverSites
@@ -34,29 +34,11 @@ from tacit.federation.wire import packed, require_rows
 from tacit.json_converter import to_json
 from tacit.privacy.mechanisms.products import WithGaussianNoise
 from tacit.privacy.planning import Door
-from tacit.privacy.release import Release
 
 
-@dataclass(frozen=True)
-class SumsAlone:
-    """A coordinator whose releases come with their noise."""
-
-    of: Coordinator
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The same events; nothing is drawn here."""
-        return tuple(
-            replace(step, mechanism=Arrived(gaussian(step.mechanism))) for step in self.of.steps
-        )
-
-    def start(self) -> Message:
-        """As it is."""
-        return self.of.start()
-
-    def absorb(self, step: Step, shared: Public, release: Release, /) -> Message:
-        """By the step as the learner planned it."""
-        return self.of.absorb(self.of.steps[self.steps.index(step)], shared, release)
+def arriving(mechanism: Any) -> Arrived:
+    """A release that comes with its noise."""
+    return Arrived(gaussian(mechanism))
 
 
 @dataclass(frozen=True)
@@ -80,7 +62,7 @@ class OverHiddenSites(OverSites):
         self, participant: Participant, coordinator: Coordinator, door: Door
     ) -> tuple[Elsewhere, Coordinator]:
         """Neither of them draws noise, which is in the sums already."""
-        there, sums = super().halves(participant, SumsAlone(coordinator), door)
+        there, sums = super().halves(participant, OtherMechanisms(coordinator, arriving), door)
         return Hidden(**vars(there)), sums
 
 

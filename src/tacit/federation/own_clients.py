@@ -13,6 +13,7 @@ from tacit.arrays import Array
 from tacit.engine import Participant, Step
 from tacit.federation.own_tasks import Planned, in_places
 from tacit.federation.terms import Terms
+from tacit.folder import Contents
 from tacit.tasks import TaskSet
 
 if TYPE_CHECKING:
@@ -54,12 +55,7 @@ class OwnClients:
         """The participant of its own clients alone, and the steps of the run."""
         return self.clients, self.clients.steps
 
-    def fitted(
-        self,
-        found: tuple[dict[str, Any], dict[str, Array], dict[str, Any]],
-        terms: Terms,
-        state: Array | None,
-    ) -> Fitted:
+    def fitted(self, found: Contents, terms: Terms, state: Array | None) -> Fitted:
         """The learner with its own clients' models, of what everybody got."""
         model = self.clients.model._filled(*found)
         model._set_models(self.clients.at_home(model.shared_, state), terms.labels)

@@ -18,6 +18,7 @@ from tacit.errors import InvalidInput
 from tacit.estimator import Home, MultiTaskEstimator
 from tacit.estimator.fitted import Fitted
 from tacit.federation.terms import Terms
+from tacit.folder import Contents
 from tacit.linear.losses import loss_named
 from tacit.linear.threads import isolated
 from tacit.privacy.accounting import Cost
@@ -80,12 +81,7 @@ class OwnTasks:
         participant = self.model._participant(self.home, facts).select(self.places)
         return participant, self.model._coordinator(facts).steps
 
-    def fitted(
-        self,
-        found: tuple[dict[str, Any], dict[str, Array], dict[str, Any]],
-        terms: Terms,
-        state: Array | None,
-    ) -> Fitted:
+    def fitted(self, found: Contents, terms: Terms, state: Array | None) -> Fitted:
         """The learner with its own tasks' models, of what everybody got."""
         model: Fitted = type(self.model).restored(*found)
         with isolated():  # the others have no rows here, and their columns are not written

@@ -177,7 +177,7 @@ class Writing(Record):
         try:
             caller.decided()
         except TacitError:
-            if self._store.changes != changes or not self._store.in_transaction:
+            if not self._store.is_as_with(changes):
                 raise
 
     @property

@@ -105,14 +105,14 @@ class Store:
         return self._pragma("user_version")
 
     @property
-    def in_transaction(self) -> bool:
-        """Whether what is written now can still be undone: SQLite gives up some by itself."""
-        return self._connection.in_transaction
-
-    @property
     def changes(self) -> int:
         """How many rows this connection has written."""
         return self._connection.total_changes
+
+    def is_as_with(self, changes: int) -> bool:
+        """Whether nothing was written in this transaction since there were so many, and it goes on:
+        SQLite gives up some by itself."""
+        return self._connection.in_transaction and self.changes == changes
 
     def is_ours_since(self, changes: int) -> bool:
         """Whether nobody can have written since this connection had written so many rows."""
