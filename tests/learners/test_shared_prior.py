@@ -443,6 +443,15 @@ def test_a_vote_in_noise_is_smoothed_and_one_without_is_taken_as_it_is() -> None
     assert smooth_vote(truth, 0.0, alike, 500, 0.01).argmax() == truth.argmax()
 
 
+def test_a_level_that_noise_may_have_made_is_hardly_believed() -> None:
+    """With noise of 0.25: one spread is noise, three are not."""
+    told = Lessons.none(3, 100)
+    kept = [told.with_level(np.array([25.0 * k]), 25.0).mean[-1] / (0.25 * k) for k in (1, 3)]
+    assert kept[0] == pytest.approx(0.01 / (0.01 + 0.25**2))
+    assert kept[1] == pytest.approx(0.1 / (0.1 + 0.25**2))
+    assert told.with_level(np.array([40.0]), 0.0).mean[-1] == pytest.approx(0.4)
+
+
 def test_a_length_that_noise_hides_is_part_of_the_means_error() -> None:
     """A step a ~ N(0, 1) strides, seen as slope = curvature · a + N(0, σ²), is found with as much
     variance as is told."""

@@ -24,6 +24,7 @@ from tacit.learners.shared_prior.shrinkage import (
 
 WINDOW = 3.0  # nats: how far the size of the targets may be from USUAL_SIZE
 USUAL_SIZE = 0.3
+LEVELS = (0.01, 0.1)  # the variance of a level beforehand, at least and at most
 NOISE_SHARE = 0.7  # s, as a share of the size of the targets, until it is voted on
 FIRST_STRIDE = 2.5
 Values = Mapping[str, FloatArray]
@@ -84,9 +85,11 @@ class Lessons:
     # --- the targets ---------------------------------------------------------------------------
 
     def with_level(self, total: FloatArray, sigma: float) -> Lessons:
-        """The average target, shrunk to zero by its noise against a variance of 0.1."""
-        variance = (sigma / self.weight) ** 2
-        level = np.clip(total[0] / self.weight * 0.1 / (0.1 + variance), -1, 1)
+        """The average target, shrunk to zero by its noise against the variance that is seen: its
+        square less the noise, within LEVELS (empirical Bayes)."""
+        seen, noise = total[0] / self.weight, (sigma / self.weight) ** 2
+        variance = np.clip(seen**2 - noise, *LEVELS)
+        level = np.clip(seen * variance / (variance + noise), -1, 1)
         return replace(self, mean=np.append(np.zeros(len(self.mean) - 1), level))
 
     def with_size(self, total: FloatArray, sigma: float) -> Lessons:
