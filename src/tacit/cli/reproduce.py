@@ -23,13 +23,16 @@ EXAMPLES = examples(
 
 
 def reproduce(
-    name: Annotated[
-        str | None, typer.Argument(help="A figure, a paper (S1 … S4) or all; see --list.")
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Figures, papers (S1 … S4) or all; see --list.")
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the names.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer repetitions, smaller settings: minutes.")
     ] = False,
+    repetitions: Annotated[
+        int | None, typer.Option(min=1, help="So many, and not as many as the paper.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where to write the results.")] = Path("out/reproduce"),
     jobs: Annotated[int, typer.Option(min=1, help="Cells that are measured at once.")] = 1,
     as_json: AsJson = False,
@@ -38,14 +41,15 @@ def reproduce(
     from tacit.errors import InvalidInput
     from tacit.experiments.catalogue import chosen, every_figure
 
-    if listed == (name is not None):
+    if listed == bool(names):
         raise InvalidInput("reproduce needs one of: a name, --list")
-    if name is None:
+    if not names:
         _print_list(list(every_figure().values()), as_json)
         return
     outcomes = []
-    for figure in chosen(name):
-        outcome = _run(figure, out, quick=quick, jobs=jobs)
+    for figure in {figure.name: figure for name in names for figure in chosen(name)}.values():
+        asked = figure if repetitions is None else figure.repeated(repetitions)
+        outcome = _run(asked, out, quick=quick, jobs=jobs)
         outcomes.append(outcome)
         if not as_json:
             _print_outcome(outcome)
@@ -86,7 +90,7 @@ def _print_list(figures: list[Experiment], as_json: bool) -> None:
 
 
 def _print_outcome(outcome: Reproduction) -> None:
-    print(f"{outcome.figure.name}: {outcome.figure.title}")
+    print(f"{outcome.figure.name}: {outcome.figure.title} ({outcome.measured.seconds:.0f} s)")
     for claim, finding in outcome.findings:
         said = " (said by us)" if claim.ours else ""
         print(f"  {finding.verdict}{said}: {claim.sentence}\n      {finding.numbers}")

@@ -98,26 +98,44 @@ def best_at(curve: str, wanted: Callable[[float], bool], better: Better = "lower
 
 
 def ours_no_worse(
-    pairs: Iterable[tuple[str, str]], better: Better = "lower", *, last: bool = False
+    pairs: Iterable[tuple[str, str]],
+    better: Better = "lower",
+    *,
+    sentence: str = "At every ε ours is at least as good as published.",
 ) -> Statement:
-    """At every ε ours is at least as good as what was published (within a hundredth).
-
-    ``last``: where x is no ε but time, at its end.
-    """
+    """Within a hundredth, wherever both were measured."""
     compared = tuple(pairs)
 
     def check(measured: Measured) -> Judgement:
         ratios: list[float] = []
         for ours, published in compared:
             places = _shared(measured, ours, published, None, ())
-            places = list({panel: (panel, x) for panel, x in places}.values()) if last else places
             ratios += [_ratio(measured, ours, published, place) for place in places]
-        good = [r <= 1 + NO_WORSE if better == "lower" else r >= 1 - NO_WORSE for r in ratios]
-        worst = max(ratios) if better == "lower" else min(ratios)
-        said = f"ours / published from {min(ratios):.4g} to {max(ratios):.4g}; worst {worst:.4g}"
-        return Judgement(verdict(good), worst, said)
+        return _no_worse(ratios, better)
+
+    return Statement(sentence, check, ours=True)
+
+
+def ours_no_worse_in_the_end(pairs: Iterable[tuple[str, str]]) -> Statement:
+    """Where x is time: the mean over the panels (tasks) at the last x, for each pair."""
+    compared = tuple(pairs)
+
+    def last(measured: Measured, curve: str) -> float:
+        ends = [measured.means(curve, panel)[-1].mean for panel in _panels(measured, curve)]
+        return float(np.mean(ends))
+
+    def check(measured: Measured) -> Judgement:
+        ratios = [last(measured, ours) / last(measured, other) for ours, other in compared]
+        return _no_worse(ratios, "lower")
 
     return Statement("At every ε ours is at least as good as published.", check, ours=True)
+
+
+def _no_worse(ratios: Sequence[float], better: Better) -> Judgement:
+    good = [r <= 1 + NO_WORSE if better == "lower" else r >= 1 - NO_WORSE for r in ratios]
+    worst = max(ratios) if better == "lower" else min(ratios)
+    said = f"ours / published from {min(ratios):.4g} to {max(ratios):.4g}; worst {worst:.4g}"
+    return Judgement(verdict(good), worst, said)
 
 
 def _compared(

@@ -8,7 +8,7 @@ pairs. A claim is a sentence and a check, which gives a verdict with the numbers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final, Literal, NamedTuple
 
@@ -82,13 +82,21 @@ class Experiment:
         """Every combination of the grids' values."""
         return [cell for grid in self.grids for cell in _combined(self._asked(grid, quick))]
 
+    def repeated(self, times: int) -> Experiment:
+        """With so many repetitions, quick or not."""
+        return replace(self, repetitions=times, quick_repetitions=times)
+
     def seeds(self, *, quick: bool) -> range:
         """One for each repetition."""
         return range(self.quick_repetitions if quick else self.repetitions)
 
     def _asked(self, grid: Grid, quick: bool) -> Grid:
-        changed = {name: value for name, value in self.quick.items() if name in grid}
-        return {**grid, **changed} if quick else grid
+        """A list of values stands for a list, one value for one: a level curve stays level."""
+        return {name: self._instead(name, value, quick) for name, value in grid.items()}
+
+    def _instead(self, name: str, value: Any, quick: bool) -> Any:
+        other = self.quick.get(name, value) if quick else value
+        return other if isinstance(other, tuple) == isinstance(value, tuple) else value
 
 
 def _combined(grid: Grid) -> Iterator[Cell]:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ class Measured:
     """Every number that was measured for a figure."""
 
     rows: tuple[MeasuredPoint, ...]
+    seconds: float = field(default=0.0, compare=False)  # of one core, for all of it
 
     @cached_property
     def panels(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import platform
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +32,11 @@ class Reproduction:
         judged = tuple((claim, claim.check(measured)) for claim in figure.claims)
         return cls(figure, measured, quick, judged)
 
+    @property
+    def repetitions(self) -> int:
+        """How often each setting was measured."""
+        return len(self.figure.seeds(quick=self.quick))
+
     def verdicts(self) -> list[dict[str, Any]]:
         """Each claim, what came of it, and the number that it turns on."""
         return [
@@ -52,7 +58,8 @@ class Reproduction:
             "title": figure.title,
             "shows": figure.shows,
             "quick": self.quick,
-            "repetitions": len(figure.seeds(quick=self.quick)),
+            "repetitions": self.repetitions,
+            "cpu_seconds": round(measured.seconds, 1),
             "verdicts": self.verdicts(),
             "curves": [
                 {
@@ -74,7 +81,8 @@ class Reproduction:
 
 def made() -> dict[str, str]:
     """When, on what machine and with which versions."""
-    machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    machine = f"{system}, Python {platform.python_version()}"
     today = datetime.now(UTC).date().isoformat()
     return {"date": today, "machine": machine, "tacit": __version__} | _versions()
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacit.datasets.loaders import require_file
 from tacit.experiments.declared import Cell, Experiment, Point
@@ -23,6 +24,14 @@ from tacit.files import make, replace_file
 
 Progress = Callable[[str, int, int], None]
 """Called with (what, done, of)."""
+
+
+class Done(NamedTuple):
+    """What a cell found in a repetition, and the seconds of one core that it took."""
+
+    points: list[Point]
+    seconds: float
+
 
 SHOWING = ("cli", "report")  # packages that no measurement depends on
 
@@ -40,26 +49,25 @@ def run(
     make(kept)
     work = [(c, s) for s in figure.seeds(quick=quick) for c in figure.cells(quick=quick)]
     keys = {i: _key(figure, cell, seed, digests) for i, (cell, seed) in enumerate(work)}
-    found = {i: points for i, key in keys.items() if (points := _read(kept / key)) is not None}
+    found = {i: done for i, key in keys.items() if (done := _read(kept / key)) is not None}
     missing = [i for i in keys if i not in found]
     progress(figure.name, len(found), len(work))
-    for i, points in _measured(figure, [(i, *work[i]) for i in missing], jobs):
-        replace_file(kept / keys[i], json.dumps([list(p) for p in points]).encode())
-        found[i] = points
+    for i, done in _measured(figure, [(i, *work[i]) for i in missing], jobs):
+        replace_file(kept / keys[i], json.dumps(done._asdict()).encode())
+        found[i] = done
         progress(figure.name, len(found), len(work))
-    return Measured(
-        tuple(
-            MeasuredPoint(point.panel, point.curve, point.x, work[i][1], point.y)
-            for i in range(len(work))
-            for point in found[i]
-            if not figure.panels or point.panel in figure.panels
-        )
+    points = tuple(
+        MeasuredPoint(point.panel, point.curve, point.x, work[i][1], point.y)
+        for i in range(len(work))
+        for point in found[i].points
+        if not figure.panels or point.panel in figure.panels
     )
+    return Measured(points, sum(done.seconds for done in found.values()))
 
 
 def _measured(
     figure: Experiment, work: Iterable[tuple[int, Cell, int]], jobs: int
-) -> Iterator[tuple[int, list[Point]]]:
+) -> Iterator[tuple[int, Done]]:
     """In whatever order they are done; with one job, here."""
     from joblib import Parallel, delayed, parallel_config
 
@@ -70,8 +78,10 @@ def _measured(
 
 def _one(
     measure: Callable[..., Iterable[Point]], i: int, cell: Cell, seed: int
-) -> tuple[int, list[Point]]:
-    return i, [point._replace(y=float(point.y)) for point in measure(seed=seed, **cell)]
+) -> tuple[int, Done]:
+    start = time.process_time()
+    points = [point._replace(y=float(point.y)) for point in measure(seed=seed, **cell)]
+    return i, Done(points, time.process_time() - start)
 
 
 def _key(figure: Experiment, cell: Cell, seed: int, digests: list[str]) -> str:
@@ -92,10 +102,10 @@ def _sources() -> str:
     return found.hexdigest()
 
 
-def _read(file: Path) -> list[Point] | None:
+def _read(file: Path) -> Done | None:
     """What was kept; a file that was not written to its end is not there."""
     try:
         content: Any = json.loads(file.read_bytes())
-        return [Point(*values) for values in content]
-    except (OSError, ValueError, TypeError):
+        return Done([Point(*values) for values in content["points"]], content["seconds"])
+    except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -1,7 +1,9 @@
 """S1's privacy-accuracy tradeoffs (§5.4.3, §5.4.4, §5.5, Appendix D): errors by ε, tasks, rows.
 
 As published every parameter is chosen by S1's own cross-validation, which no ledger counts
-(protocol_s1.py); ours has public rules and chooses nothing.
+(protocol_s1.py); ours has public rules and chooses nothing. SharedPrior is called as a user would:
+rows as they are, with their declared ranges and, but for data that are drawn around zero, an
+intercept. What else is ours repairs the paper's own learners, on its unit rows without intercepts.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from tacit.experiments.protocol_s1 import (
     strategies,
     unit_rows,
 )
+from tacit.experiments.rows import Rows
 from tacit.learners.model_protected import GroupSparse, LowRank
 from tacit.learners.model_protected.averaged_model import AveragedModel
 from tacit.learners.model_protected.task_relationship import TaskRelationship
+from tacit.learners.shared_prior import SharedPrior
 from tacit.learners.single_task import SingleTask
 from tacit.linear.losses import LossName
 from tacit.privacy.budget import Budget
@@ -37,35 +41,35 @@ LR, GS, MTRL, AGGR = "MP-MTL-LR", "MP-MTL-GS", "DP-MTRL", "DP-AGGR"
 STL, MTL = "STL", "MTL"
 ACCELERATED, PLAIN = "accelerated", "not accelerated"
 OUR_LR, OUR_GS = "LowRank", "GroupSparse"
+SHARED, OWN_STL = "SharedPrior", "STL, rows as they are"
+AS_THEY_ARE = (SHARED, OWN_STL)  # not on unit rows
 REPAIRED = {MTRL: f"{MTRL}, repaired", AGGR: f"{AGGR}, repaired"}
-NORMS: dict[Name, float] = {  # K, which S1 does not tell: no single-task model is cut
-    "low rank": 200.0,
-    "group sparse": 200.0,
-    "School": 1500.0,
-    "landmine": 100.0,
-}
+CUTS = (0.5, 1.0, 2.0)
+"""K, which S1 does not tell: of the longest single-task model of the training rows."""
 
 
 class Tasks1(NamedTuple):
-    """Unit rows to train on and to test on, of one of S1's data sets."""
+    """Rows to train on and to test on, of one of S1's data sets; unit rows, if not asked else."""
 
-    name: Name
     loss: LossName
-    X: FloatArray
-    y: FloatArray
-    task: IntArray
-    X_test: FloatArray
-    y_test: FloatArray
-    task_test: IntArray
+    train: Rows
+    test: Rows
+    ranges: Any
+    centred: bool  # drawn around zero
 
     @property
     def most_rows(self) -> int:
         """n of Proposition 3."""
-        return int(np.bincount(self.task).max())
+        return int(np.bincount(self.train.task).max())
 
     def budget(self, epsilon: float) -> Budget:
         """At S1's δ."""
-        return Budget(epsilon, published_delta(len(np.unique(self.task))))
+        return Budget(epsilon, published_delta(len(np.unique(self.train.task))))
+
+    def longest_model(self) -> float:
+        """The norm of the longest single-task model: as K it cuts none. Nothing counts the look."""
+        alone = self.train.given_to(SingleTask(loss=self.loss, fit_intercept=False))
+        return float(np.linalg.norm(alone.coef_, axis=0).max())
 
 
 class Search(NamedTuple):
@@ -85,10 +89,10 @@ def error_by_epsilon(
     training: float = 0.3,
 ) -> Iterator[Point]:
     """nMSE, or 1 − aAUC, on the test rows."""
-    tasks = drawn(data, seed, training)
+    tasks = drawn(data, seed, training, unit=learner not in AS_THEY_ARE)
     model = fitted(tasks, learner, epsilon, seed, Search(most, folds))
-    panel = data if data in ("low rank", "group sparse") else f"{data}, {training:.0%}"
-    yield Point(learner, epsilon, error(model, *tasks[5:]), panel)
+    panel = data if tasks.centred else f"{data}, {training:.0%}"
+    yield Point(learner, epsilon, error(model, *tasks.test), panel)
 
 
 def error_by_tasks(
@@ -96,13 +100,10 @@ def error_by_tasks(
 ) -> Iterator[Point]:
     """nMSE of the first 20 tasks, learned together with the others."""
     whole = drawn("low rank", seed)
-    some = whole._replace(
-        **{name: getattr(whole, name)[whole.task < tasks] for name in ("X", "y", "task")}
-    )
-    model = fitted(some, learner, epsilon, seed, Search(most, folds))
-    first = whole.task_test < 20
-    X, y, task = whole[5:]
-    yield Point(learner, float(tasks), error(model, X[first], y[first], task[first]))
+    fewer = whole._replace(train=whole.train.some(whole.train.task < tasks))
+    model = fitted(fewer, learner, epsilon, seed, Search(most, folds))
+    first = whole.test.some(whole.test.task < 20)
+    yield Point(learner, float(tasks), error(model, *first))
 
 
 def error_by_schedule(
@@ -124,17 +125,20 @@ def error_by_schedule(
         "strong_convexity": 1e-3 if strong else 0.0,
     }
     private = {"budget": tasks.budget(epsilon), "noise": "simulated", "random_state": seed}
-    printed = {"as_published": True, "clip_norm": NORMS["low rank"], "step": 1.0, "penalty": 1.0}
+    printed = {"as_published": True, "clip_norm": tasks.longest_model(), "step": 1.0}
+    printed |= {"penalty": 1.0}
     candidates: dict[str, dict[str, Any]] = {
         ACCELERATED: private | printed | parameters | {"accelerated": True},
         PLAIN: private | printed | parameters | {"accelerated": False},
         OUR_LR: private | parameters,
     }
-    x = power if learner in candidates else None  # what is not private has no schedule
+    x = power if learner in candidates else None  # what else there is has no schedule
+    kinds = {STL: SingleTask, SHARED: SharedPrior}
+    alike = private | {"ranges": tasks.ranges} if learner == SHARED else {}
     found = cross_validated(
-        partial(SingleTask if learner == STL else LowRank, fit_intercept=False),
-        [candidates.get(learner, {})],
-        *tasks[2:5],
+        partial(kinds.get(learner, LowRank), fit_intercept=False),
+        [candidates.get(learner, alike)],
+        *tasks.train,
         folds=folds,
         seed=seed,
         scaled=learner in (ACCELERATED, PLAIN),
@@ -148,9 +152,10 @@ def error_by_schedule(
 def fitted(tasks: Tasks1, learner: str, epsilon: float | None, seed: int, search: Search) -> Any:
     """The learner of that name on the training rows."""
     common: dict[str, Any] = {"loss": tasks.loss, "fit_intercept": False}
-    rows = tasks[2:5]
-    if learner == STL:
-        return SingleTask(**common).fit(*rows[:2], task=rows[2])
+    if learner in AS_THEY_ARE:
+        common |= {"fit_intercept": not tasks.centred, "ranges": tasks.ranges}
+    if learner in (STL, OWN_STL):
+        return tasks.train.given_to(SingleTask(**common))
     if learner == MTL:
         return _best_open(tasks, common, seed, search)
     assert epsilon is not None
@@ -160,12 +165,13 @@ def fitted(tasks: Tasks1, learner: str, epsilon: float | None, seed: int, search
     if learner in (MTRL, AGGR):
         return _baseline(tasks, learner, common, search)
     ours = {
+        SHARED: SharedPrior,
         OUR_LR: LowRank,
         OUR_GS: GroupSparse,
         REPAIRED[MTRL]: TaskRelationship,
         REPAIRED[AGGR]: AveragedModel,
     }
-    return ours[learner](**common).fit(*rows[:2], task=rows[2])
+    return tasks.train.given_to(ours[learner](**common))
 
 
 def _best_open(tasks: Tasks1, common: dict[str, Any], seed: int, search: Search) -> Any:
@@ -177,27 +183,28 @@ def _best_open(tasks: Tasks1, common: dict[str, Any], seed: int, search: Search)
     def make(kind: str) -> Any:
         return kinds[kind](**common)
 
-    rows = tasks[2:5]
     candidates = [{"kind": kind} for kind in kinds]
-    best = cross_validated(make, candidates, *rows, folds=min(2, search.folds), seed=seed)
-    return make(**best.parameters).fit(*rows[:2], task=rows[2])
+    best = cross_validated(make, candidates, *tasks.train, folds=min(2, search.folds), seed=seed)
+    return tasks.train.given_to(make(**best.parameters))
 
 
 def _published(
     tasks: Tasks1, kind: Callable[..., Any], common: dict[str, Any], search: Search
 ) -> Any:
-    """Algorithm 2 or 3, its λ, T, strategy, α and Q by cross-validation.
+    """Algorithm 2 or 3, its K, λ, T, strategy, α and Q by cross-validation.
 
     The squared loss is a mean over rows, so η = 1; the logistic one a sum, so η = 4/n.
     """
     scaled = tasks.loss == "squared"
     step = 1.0 if scaled else 4 / tasks.most_rows
+    longest = tasks.longest_model()
     grid = {
+        "clip_norm": [cut * longest for cut in CUTS],
         "penalty": [level / step for level in (0.01, 0.1, 0.5, 1.0)],
         "rounds": [1, 5, 30, 150],
         "strategy": strategies(),
     }
-    make = partial(kind, as_published=True, step=step, clip_norm=NORMS[tasks.name], **common)
+    make = partial(kind, as_published=True, step=step, **common)
     return _chosen(tasks, make, grid, search, scaled=scaled)
 
 
@@ -217,8 +224,8 @@ def _baseline(tasks: Tasks1, learner: str, common: dict[str, Any], search: Searc
     make = partial(TaskRelationship, **given, **(common | {"loss": "squared"}))
     if tasks.loss == "squared":
         return _chosen(tasks, make, grid, search)
-    signs = tasks._replace(loss="squared", y=np.where(tasks.y > 0, 1.0, -1.0))
-    return Scored(_chosen(signs, make, grid, search))
+    signs = tasks.train._replace(y=np.where(tasks.train.y > 0, 1.0, -1.0))
+    return Scored(_chosen(tasks._replace(loss="squared", train=signs), make, grid, search))
 
 
 class Scored:
@@ -239,33 +246,33 @@ def _chosen(
     tasks: Tasks1, make: Callable[..., Any], grid: Any, search: Search, *, scaled: bool = False
 ) -> Any:
     """Fitted on all training rows with what cross-validation chose."""
-    X, y, task = tasks[2:5]
-    candidates = combinations(grid, search.most)
-    best = cross_validated(make, candidates, X, y, task, folds=search.folds, scaled=scaled)
-    rows = mean_loss_rows(X, y, task) if scaled else (X, y)
-    return make(**best.parameters).fit(*rows, task=task)
+    rows, candidates = tasks.train, combinations(grid, search.most)
+    best = cross_validated(make, candidates, *rows, folds=search.folds, scaled=scaled)
+    if scaled:
+        rows = Rows(*mean_loss_rows(*rows), rows.task)
+    return rows.given_to(make(**best.parameters))
 
 
 # --- data -----------------------------------------------------------------------------------------
 
 
-def drawn(data: Name, seed: int, training: float = 0.3) -> Tasks1:
+def drawn(data: Name, seed: int, training: float = 0.3, *, unit: bool = True) -> Tasks1:
     """The synthetic data are drawn; of real ones a share of each task's rows is for training."""
     rng = np.random.default_rng(seed)
     if data == "low rank":
-        return _generated(data, low_rank_tasks(rng=rng))
+        return _generated(low_rank_tasks(rng=rng))
     if data == "group sparse":
-        return _generated(data, group_sparse_tasks(rng=rng))
+        return _generated(group_sparse_tasks(rng=rng))
     found = load_school() if data == "School" else load_landmine()
     loss: LossName = "squared" if data == "School" else "logistic"
-    X, train = unit_rows(found.X), _share_of_each(found.task, training, rng)
-    parts = [(X[keep], found.y[keep], found.task[keep]) for keep in (train, ~train)]
-    return Tasks1(data, loss, *parts[0], *parts[1])
+    rows = Rows(unit_rows(found.X) if unit else found.X, found.y, found.task)
+    train = _share_of_each(found.task, training, rng)
+    return Tasks1(loss, rows.some(train), rows.some(~train), found.ranges, centred=False)
 
 
-def _generated(name: Name, data: Generated) -> Tasks1:
-    test = data.X_test, data.y_test, data.task_test
-    return Tasks1(name, "squared", data.X, data.y, data.task, *test)
+def _generated(data: Generated) -> Tasks1:
+    train, test = Rows(data.X, data.y, data.task), Rows(data.X_test, data.y_test, data.task_test)
+    return Tasks1("squared", train, test, data.ranges, centred=True)
 
 
 def _share_of_each(task: IntArray, share: float, rng: np.random.Generator) -> BoolArray:

@@ -14,7 +14,7 @@ from tacit.experiments.comparisons import Check, verdict
 from tacit.experiments.declared import Judgement, Point
 from tacit.experiments.measured import Measured
 from tacit.experiments.protocol_s1 import mean_loss_rows
-from tacit.experiments.s1_measures import LR, NORMS, OUR_LR, Search, drawn, fitted
+from tacit.experiments.s1_measures import LR, OUR_LR, Search, drawn, fitted
 from tacit.learners.model_protected import LowRank, ModelProtected
 from tacit.learners.model_protected.bounds import table_2_exponent
 from tacit.linear.covariance_maps import trace_map
@@ -89,7 +89,7 @@ def noise_to_signal(seed: int, learner: str, epsilon: float, rounds: int) -> Ite
     """
     tasks = drawn("low rank", seed)
     seen: dict[tuple[int, bytes], FloatArray] = {}
-    X, y = mean_loss_rows(*tasks[2:5])
+    X, y = mean_loss_rows(*tasks.train)
 
     def mapped(covariances: FloatArray) -> FloatArray:
         return trace_map(covariances[-1], 1.0) if learner == LR else np.eye(len(covariances[-1]))
@@ -100,10 +100,10 @@ def noise_to_signal(seed: int, learner: str, epsilon: float, rounds: int) -> Ite
         return np.asarray(w - X.T @ (X @ w - y))
 
     model = ModelProtected(
-        mapping=mapped, single_task=step, rounds=rounds, clip_norm=NORMS["low rank"],
+        mapping=mapped, single_task=step, rounds=rounds, clip_norm=tasks.longest_model(),
         budget=tasks.budget(epsilon), schedule=("power", 0.4), as_published=learner == LR,
         noise="simulated", random_state=seed, fit_intercept=False,
-    ).fit(X, y, task=tasks.task)  # fmt: skip
+    ).fit(X, y, task=tasks.train.task)  # fmt: skip
     for number, noisy in enumerate(np.asarray(model.shared_["covariances"].value), start=1):
         W = np.array([w for (round_, _), w in seen.items() if round_ == number])
         signal = W.T @ W

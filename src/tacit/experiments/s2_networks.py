@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from tacit.arrays import FloatArray, IntArray
+from tacit.arrays import IntArray
 from tacit.datasets import load_femnist_writers, load_mnist_by_writer
 from tacit.experiments.declared import Point
+from tacit.experiments.rows import Rows
 from tacit.neural import FederatedMTL
 from tacit.neural.finetuning import Finetuning
 from tacit.neural.round_costs import epsilon_after, multiplier
@@ -31,20 +32,12 @@ ALONE_STEPS = 300  # of a client by itself
 POOLED = 4  # pixels a side that are averaged: 7 × 7 inputs, so that noise leaves something
 
 
-class Part(NamedTuple):
-    """Rows of all clients."""
-
-    X: FloatArray
-    y: IntArray
-    task: IntArray
-
-
 class Clients(NamedTuple):
     """Each client's rows for training, for choosing settings, and for testing."""
 
-    train: Part
-    validation: Part
-    test: Part
+    train: Rows
+    validation: Rows
+    test: Rows
 
     @property
     def number(self) -> int:
@@ -58,28 +51,19 @@ def accuracy_by_epsilon(
     method: str,
     epsilon: float | None,
     writers: int | None,
-    clips: list[float],
-    rounds: list[int],
-    pulls: list[float],
+    **grid: Any,
 ) -> Iterator[Point]:
-    """Test accuracy; γ, T and λ by validation accuracy at each ε, as in S2, which is uncounted."""
+    """Test accuracy on all clients' rows."""
     clients = _clients(data, writers, seed)
+    curve = method if epsilon is not None or method == "single-task" else f"{method}, no privacy"
     if method == "single-task":
         parameters = {"method": "mtl", "rounds": 1, "local_steps": ALONE_STEPS, "pull": 0.0}
-        alone = _fitted(clients, seed, None, finetune=None, **parameters)  # nothing has come yet
-        yield Point(method, None, _accuracy(alone, clients.test), data)
-        return
-    if method == "tacit":
-        ours = _ours(clients, epsilon, seed)
-        yield Point(method, epsilon, _accuracy(ours, clients.test), data)
-        return
-    tried = [
-        _published(clients, method, epsilon, clip, T, seed, pull=pull)
-        for clip, T, pull in product(clips, rounds, pulls)
-    ]
-    best = max(tried, key=lambda model: _accuracy(model, clients.validation))
-    curve = method if epsilon is not None else f"{method}, no privacy"
-    yield Point(curve, epsilon, _accuracy(best, clients.test), data)
+        model = _fitted(clients, seed, None, finetune=None, **parameters)  # nothing has come yet
+    elif method == "tacit":
+        model = _ours(clients, epsilon, seed)
+    else:
+        model = _best(clients, method, epsilon, seed, Grid(**grid))
+    yield Point(curve, epsilon, _accuracy(model, clients.test), data)
 
 
 def finetuned_accuracy(
@@ -88,8 +72,7 @@ def finetuned_accuracy(
     finetune: Finetuning | None,
     epsilon: float | None,
     writers: int | None,
-    clip: float,
-    rounds: int,
+    **grid: Any,
 ) -> Iterator[Point]:
     """Table 1: test accuracy after finetuning at home; ours takes home what its own rows prefer."""
     clients = _clients("FEMNIST, test part", writers, seed)
@@ -97,7 +80,7 @@ def finetuned_accuracy(
     if method == "tacit":
         model = _ours(clients, epsilon, seed)
     else:
-        model = _published(clients, method, epsilon, clip, rounds, seed, finetune=finetune)
+        model = _best(clients, method, epsilon, seed, Grid(**grid), finetune)
     yield Point(method, finetune, _accuracy(model, clients.test), panel)
 
 
@@ -125,12 +108,40 @@ def by_round(
 
 
 def _ours(
-    clients: Clients, epsilon: float | None, seed: int, watch: Part | None = None
+    clients: Clients, epsilon: float | None, seed: int, watch: Rows | None = None
 ) -> FederatedMTL:
     """With the library's own defaults, at the same ε and δ = 1/m."""
     m = clients.number
     budget = None if epsilon is None else Budget(epsilon, 1 / m, neighbours="zero-out")
     return _fitted(clients, seed, watch, budget=budget)
+
+
+class Grid(NamedTuple):
+    """What γ, T and λ are chosen from."""
+
+    clips: list[float]
+    rounds: list[int]
+    pulls: list[float]
+
+
+def _best(
+    clients: Clients,
+    method: str,
+    epsilon: float | None,
+    seed: int,
+    grid: Grid,
+    finetune: Finetuning | None = None,
+) -> FederatedMTL:
+    """γ, T and λ by accuracy on validation rows at each ε, as in S2, which is uncounted."""
+    if method == "FedAvg":  # it has no λ
+        grid = grid._replace(pulls=[0.0])
+    if epsilon is None:  # nothing is clipped
+        grid = grid._replace(clips=grid.clips[:1])
+    tried = [
+        _published(clients, method, epsilon, clip, T, seed, pull=pull, finetune=finetune)
+        for clip, T, pull in product(*grid)
+    ]
+    return max(tried, key=lambda model: _accuracy(model, clients.validation))
 
 
 def _published(
@@ -143,7 +154,7 @@ def _published(
     *,
     pull: float = 0.1,
     finetune: Finetuning | None = None,
-    watch: Part | None = None,
+    watch: Rows | None = None,
     multiplier: float | None = None,
 ) -> FederatedMTL:
     """S2's Algorithm 1, or the global model; ε None and no multiplier: no noise, no clipping."""
@@ -172,7 +183,7 @@ def _claimed_multiplier(m: int, rounds: int, epsilon: float) -> float:
     return multiplier(Poisson(SHARE), m, rounds, Budget(epsilon, 1 / m, neighbours="zero-out"))
 
 
-def _fitted(clients: Clients, seed: int, watch: Part | None, **parameters: Any) -> FederatedMTL:
+def _fitted(clients: Clients, seed: int, watch: Rows | None, **parameters: Any) -> FederatedMTL:
     torch.manual_seed(seed)
     classes = np.arange(62 if clients.train.y.max() > 9 else 10)
     model = FederatedMTL(
@@ -185,7 +196,7 @@ def _fitted(clients: Clients, seed: int, watch: Part | None, **parameters: Any) 
     return model.fit(*clients.train, watch=watch)
 
 
-def _accuracy(model: Any, part: Part) -> float:
+def _accuracy(model: Any, part: Rows) -> float:
     return float(np.mean(model.predict(part.X, task=part.task) == part.y))
 
 
@@ -204,9 +215,9 @@ def _clients(data: Name, writers: int | None, seed: int) -> Clients:
     side = 28 // POOLED
     blocks = found.X.reshape(-1, side, POOLED, side, POOLED)
 
-    def of(rows: IntArray) -> Part:
+    def of(rows: IntArray) -> Rows:
         X = blocks[rows].mean(axis=(2, 4)).reshape(len(rows), -1) / 255.0
         X = X if data == "MNIST by writer" else 1 - X  # there the background is white
-        return Part(X.astype(np.float32), found.y[rows], found.task[rows])
+        return Rows(X.astype(np.float32), found.y[rows], found.task[rows])
 
     return Clients(*(of(np.concatenate(part)) for part in parts))

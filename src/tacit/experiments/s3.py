@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tacit.experiments.comparisons import Check, below, ours_no_worse, verdict
+from tacit.experiments.comparisons import Check, below, ours_no_worse_in_the_end, verdict
 from tacit.experiments.declared import Experiment, Judgement, Kind, Statement
 from tacit.experiments.measured import Measured
 from tacit.experiments.s3_measures import OBJECTIVE, TASKS, shape, trajectory
@@ -120,8 +120,8 @@ def _errors(epsilons: Sequence[float]) -> tuple[Statement, ...]:
 
 
 def _no_worse(epsilons: Sequence[float]) -> Statement:
-    pairs = [(_ours(SAME_SUM, e), published(e)) for e in epsilons]
-    return ours_no_worse(pairs, last=True)
+    """In the mean over tasks: of ADNI's shape each has ten rows or so to be tested on."""
+    return ours_no_worse_in_the_end([(_ours(SAME_SUM, e), published(e)) for e in epsilons])
 
 
 # --- the figures ----------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tacit.arrays import Array, FloatArray, IntArray
+from tacit.arrays import Array, FloatArray
 from tacit.datasets import adni_shaped_tasks, low_rank_tasks
 from tacit.datasets.generators import Generated
 from tacit.experiments.declared import Point
+from tacit.experiments.rows import Rows
 from tacit.learners.async_proximal.estimator import AsyncProximal
 from tacit.learners.async_proximal.printed import LEVEL, Printed
 from tacit.learners.single_task import SingleTask
@@ -35,12 +36,8 @@ Name = Literal["synthetic", "ADNI-shaped"]
 class Tasks3(NamedTuple):
     """Rows to train on and to test on."""
 
-    X: FloatArray
-    y: FloatArray
-    task: IntArray
-    X_test: FloatArray
-    y_test: FloatArray
-    task_test: IntArray
+    train: Rows
+    test: Rows
 
 
 def trajectory(
@@ -93,9 +90,10 @@ def _published(
         noise="simulated",
         random_state=seed,
         fit_intercept=False,
-    ).fit(tasks.X, tasks.y, task=tasks.task)
+    )
+    tasks.train.given_to(model)
     curve = f"as published, ε = {settings.epsilons[1]:g}" if settings.epsilons else "no noise"
-    predicted = model.staged_predict(tasks.X_test, tasks.task_test)
+    predicted = model.staged_predict(tasks.test.X, tasks.test.task)
     for line, answers in zip(model.private_history_, predicted, strict=True):
         yield Point(curve, float(line["iteration"]), line["objective"], OBJECTIVE)
         yield from _errors(curve, line["iteration"], answers, tasks, loss)
@@ -104,10 +102,10 @@ def _published(
 def _levels(tasks: Tasks3, loss: LossName, curve: str, model: Any) -> Iterator[Point]:
     """What has no trajectory: the same at every iteration. A node's model is the one it keeps at
     home, as S3's p + q is."""
-    model.fit(tasks.X, tasks.y, task=tasks.task)
+    tasks.train.given_to(model)
     W = model.home_coef_ if isinstance(model, AsyncProximal) else model.coef_
     yield Point(curve, None, _objective(tasks, loss, W), OBJECTIVE)
-    eta = np.einsum("nd,nd->n", tasks.X_test, W.T[tasks.task_test])
+    eta = _scores(tasks.test, W)
     answers = np.sign(eta) if loss == "logistic" else eta
     yield from _errors(curve, None, answers, tasks, loss)
 
@@ -116,17 +114,23 @@ def _errors(
     curve: str, x: float | None, answers: Array, tasks: Tasks3, loss: LossName
 ) -> Iterator[Point]:
     """Error rate, or mean squared error, of the first five tasks."""
-    wrong = answers != tasks.y_test if loss == "logistic" else (answers - tasks.y_test) ** 2
+    y, task = tasks.test.y, tasks.test.task
+    wrong = answers != y if loss == "logistic" else (answers - y) ** 2
     for t, panel in enumerate(TASKS):
-        yield Point(curve, x, float(np.mean(wrong[tasks.task_test == t])), panel)
+        yield Point(curve, x, float(np.mean(wrong[task == t])), panel)
 
 
 def _objective(tasks: Tasks3, loss: LossName, W: FloatArray) -> float:
     """Eq. (1), in S3's units: Σ_t mean ℓ + λ‖W‖_*."""
-    eta = np.einsum("nd,nd->n", tasks.X, W.T[tasks.task])
-    rows = np.logaddexp(0, -tasks.y * eta) if loss == "logistic" else (eta - tasks.y) ** 2
-    means = np.bincount(tasks.task, rows) / np.bincount(tasks.task)
+    _, y, task = tasks.train
+    eta = _scores(tasks.train, W)
+    rows = np.logaddexp(0, -y * eta) if loss == "logistic" else (eta - y) ** 2
+    means = np.bincount(task, rows) / np.bincount(task)
     return float(means.sum() + LEVEL[loss] * np.linalg.norm(W, "nuc"))
+
+
+def _scores(rows: Rows, W: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("nd,nd->n", rows.X, W.T[rows.task]))
 
 
 def shape(seed: int, data: Name) -> Iterator[Point]:
@@ -151,5 +155,5 @@ def _tasks(data: Name, loss: LossName, seed: int) -> Tasks3:
     y = np.sign(drawn.y) if loss == "logistic" else drawn.y / UNIT
     place = np.arange(len(y)) - np.searchsorted(drawn.task, drawn.task)  # rows are drawn at random
     train = place < np.ceil(TRAINED * np.bincount(drawn.task)[drawn.task])
-    parts = ((drawn.X[keep], y[keep], drawn.task[keep]) for keep in (train, ~train))
-    return Tasks3(*next(parts), *next(parts))
+    rows = Rows(drawn.X, y, drawn.task)
+    return Tasks3(rows.some(train), rows.some(~train))

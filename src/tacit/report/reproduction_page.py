@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -57,7 +58,7 @@ def markdown(outcomes: Sequence[Reproduction]) -> str:
             f"- **{finding.verdict}**{_by(claim)}: {claim.sentence} *{finding.numbers}*"
             for claim, finding in outcome.findings
         )
-        parts.append(f"## {figure.name}: {figure.title}\n\n{figure.shows}\n\n{said}")
+        parts.append(f"## {figure.name}: {figure.title}\n\n{_about(outcome)}\n\n{said}")
         if figure.drawn != "table":
             parts.append(f"![{figure.title}]({figure.name}/plot.svg)")
     return "\n\n".join(parts) + "\n"
@@ -68,6 +69,14 @@ def _how(outcomes: Sequence[Reproduction]) -> str:
     how = "quick: fewer repetitions and smaller settings than the papers'" if quick else "full"
     about = ", ".join(f"{name} {value}" for name, value in made().items())
     return f"Run: {how}. Made: {about}."
+
+
+def _about(outcome: Reproduction) -> str:
+    """What was measured, how often, and what it took."""
+    count = outcome.repetitions
+    often = "One repetition" if count == 1 else f"{count} repetitions"
+    seconds = math.ceil(outcome.measured.seconds)
+    return f"{outcome.figure.shows} {often}; {seconds} s of one core."
 
 
 def _by(claim: Statement) -> str:
@@ -98,7 +107,7 @@ def _section(outcome: Reproduction) -> Section:
     figure = outcome.figure
     paper = PAPERS[figure.name[:2]]
     parts: list[str | HtmlTable | Plot] = [
-        paragraph(f"{paper}. {figure.shows}"),
+        paragraph(f"{paper}. {_about(outcome)}"),
         _verdicts(outcome),
     ]
     plots = _plots(outcome)
