@@ -52,3 +52,13 @@ def test_a_missing_data_file_is_one_line(
 @pytest.mark.parametrize("words", [(), ("S4-fig3", "--list")])
 def test_a_name_or_the_list(words: tuple[str, ...], command: Command) -> None:
     assert command("reproduce", *words).code == 2
+
+
+def test_several_figures_are_one_page_with_the_repetitions_asked_for(
+    tmp_path: Path, command: Command
+) -> None:
+    done = command("reproduce", "S4-fig1", "S1-table2", "--repetitions", 2, "--out", tmp_path)
+    assert done.code == 0, done.err
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert page.count("\n## ") == 2
+    assert "2 repetitions;" in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,16 @@ import pytest
 from tacit.errors import DataUnavailable, InvalidInput
 from tacit.experiments import running
 from tacit.experiments.catalogue import chosen, every_figure
-from tacit.experiments.comparisons import above, below, falls, gains, ours_no_worse, rises, rivals
+from tacit.experiments.comparisons import (
+    above,
+    below,
+    falls,
+    gains,
+    ours_no_worse,
+    ours_no_worse_in_the_end,
+    rises,
+    rivals,
+)
 from tacit.experiments.declared import Experiment, Point, Statement
 from tacit.experiments.measured import Measured, MeasuredPoint
 from tacit.experiments.reproduction import Reproduction
@@ -77,6 +87,33 @@ def test_quick_replaces_the_grid_and_the_repetitions(tmp_path: Path) -> None:
     run(FIGURE, tmp_path, quick=True)
     assert {epsilon for _, epsilon, _ in calls} == {1.0, 4.0}
     assert {seed for _, _, seed in calls} == {0, 1}
+
+
+def test_quick_leaves_a_level_curve_level() -> None:
+    grids = ({"learner": "good", "epsilon": (1.0, 2.0)}, {"learner": "bad", "epsilon": None})
+    figure = replace(FIGURE, grids=grids, quick={"epsilon": (4.0,), "learner": "other"})
+    assert figure.cells(quick=True) == [
+        {"learner": "other", "epsilon": 4.0},
+        {"learner": "other", "epsilon": None},
+    ]
+
+
+def test_repetitions_can_be_asked_for(tmp_path: Path) -> None:
+    run(FIGURE.repeated(5), tmp_path)
+    assert {seed for _, _, seed in calls} == set(range(5))
+
+
+def test_what_a_figure_took_is_kept_with_it(tmp_path: Path) -> None:
+    def busy(seed: int, learner: str, epsilon: float) -> Iterator[Point]:
+        until = time.process_time() + 0.02
+        while time.process_time() < until:
+            pass
+        yield Point(learner, epsilon, 1.0)
+
+    figure = replace(FIGURE, measure=busy).repeated(1)
+    first, again = run(figure, tmp_path), run(figure, tmp_path)
+    assert first.seconds >= 6 * 0.02
+    assert again.seconds == pytest.approx(first.seconds)
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -193,6 +230,17 @@ def test_ours_may_tie_but_not_lose() -> None:
     assert claim.check(curves(a=[1.005], b=[1.0])).verdict == "holds"
     assert claim.check(curves(a=[1.02], b=[1.0])).verdict == "does not hold here"
     assert ours_no_worse([("a", "b")], "higher").check(curves(a=[0.9], b=[1.0])).size == 0.9
+
+
+def test_where_x_is_time_ours_is_held_against_the_end_in_the_mean_over_tasks() -> None:
+    rows = [
+        MeasuredPoint(panel, curve, x, 0, y)
+        for panel, ends in {"task 1": (3.0, 2.0), "task 2": (1.0, 4.0)}.items()
+        for curve, end in zip(("a", "b"), ends, strict=True)
+        for x, y in ((0.0, 9.0 if curve == "a" else 0.1), (1.0, end))
+    ]
+    found = ours_no_worse_in_the_end([("a", "b")]).check(Measured(tuple(rows)))
+    assert (found.verdict, found.size) == ("holds", pytest.approx(4 / 6))
 
 
 def test_a_check_that_compares_nothing_is_a_mistake() -> None:
