@@ -66,7 +66,7 @@ CURVES: Final[dict[str, Kind]] = {
     PLAIN: "published",
 }
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
-QUICKLY: Final = {"most": 12, "folds": 2}
+QUICKLY: Final = {"most": 6, "folds": 2}
 QUICK: Final = {"epsilon": (0.1, 1.0, 10.0), **QUICKLY}
 SEARCH: Final = {"most": 60, "folds": 5}
 ERROR = ("ε", "nMSE")
@@ -74,7 +74,7 @@ SCHOOL, LANDMINE = ("school_ilea.npz",), ("landmine.npz",)
 
 
 def _grids(data: Any, learners: Sequence[str], **more: Any) -> tuple[dict[str, Any], ...]:
-    """The private learners at every ε, and the two that have none."""
+    """The private learners at every ε, and those that have none."""
     common = {"data": data, **SEARCH, **more}
     private = tuple(name for name in learners if CURVES[name] in ("published", "ours"))
     level = tuple(name for name in learners if name not in private)

@@ -191,7 +191,7 @@ def _best_open(tasks: Tasks1, common: dict[str, Any], seed: int, search: Search)
 def _published(
     tasks: Tasks1, kind: Callable[..., Any], common: dict[str, Any], search: Search
 ) -> Any:
-    """Algorithm 2 or 3, its K, λ, T, strategy, α and Q by cross-validation.
+    """Algorithm 2 or 3, its λ, T, strategy, α and Q by cross-validation, and then its K.
 
     The squared loss is a mean over rows, so η = 1; the logistic one a sum, so η = 4/n.
     """
@@ -199,13 +199,15 @@ def _published(
     step = 1.0 if scaled else 4 / tasks.most_rows
     longest = tasks.longest_model()
     grid = {
-        "clip_norm": [cut * longest for cut in CUTS],
         "penalty": [level / step for level in (0.01, 0.1, 0.5, 1.0)],
         "rounds": [1, 5, 30, 150],
         "strategy": strategies(),
     }
     make = partial(kind, as_published=True, step=step, **common)
-    return _chosen(tasks, make, grid, search, scaled=scaled)
+    candidates = combinations(grid | {"clip_norm": [longest]}, search.most)
+    best = _best_of(tasks, make, candidates, search, scaled=scaled)
+    cuts = [best | {"clip_norm": cut * longest} for cut in CUTS]
+    return _chosen(tasks, make, cuts, search, scaled=scaled)
 
 
 def _baseline(tasks: Tasks1, learner: str, common: dict[str, Any], search: Search) -> Any:
@@ -217,15 +219,15 @@ def _baseline(tasks: Tasks1, learner: str, common: dict[str, Any], search: Searc
     given: dict[str, Any] = {"as_published": True, "max_rows": tasks.most_rows}
     levels = [0.1, 1.0, 10.0, 100.0, 1e3, 1e4]
     if learner == AGGR:
-        return _chosen(
-            tasks, partial(AveragedModel, **given, **common), {"penalty": levels}, search
-        )
+        candidates = combinations({"penalty": levels}, search.most)
+        return _chosen(tasks, partial(AveragedModel, **given, **common), candidates, search)
     grid = {"penalty": levels, "coupling": [0.01, 1.0, 100.0], "rounds": [1]}
+    candidates = combinations(grid, search.most)
     make = partial(TaskRelationship, **given, **(common | {"loss": "squared"}))
     if tasks.loss == "squared":
-        return _chosen(tasks, make, grid, search)
+        return _chosen(tasks, make, candidates, search)
     signs = tasks.train._replace(y=np.where(tasks.train.y > 0, 1.0, -1.0))
-    return Scored(_chosen(tasks._replace(loss="squared", train=signs), make, grid, search))
+    return Scored(_chosen(tasks._replace(loss="squared", train=signs), make, candidates, search))
 
 
 class Scored:
@@ -243,14 +245,31 @@ class Scored:
 
 
 def _chosen(
-    tasks: Tasks1, make: Callable[..., Any], grid: Any, search: Search, *, scaled: bool = False
+    tasks: Tasks1,
+    make: Callable[..., Any],
+    candidates: list[dict[str, Any]],
+    search: Search,
+    *,
+    scaled: bool = False,
 ) -> Any:
     """Fitted on all training rows with what cross-validation chose."""
-    rows, candidates = tasks.train, combinations(grid, search.most)
-    best = cross_validated(make, candidates, *rows, folds=search.folds, scaled=scaled)
+    best, rows = _best_of(tasks, make, candidates, search, scaled=scaled), tasks.train
     if scaled:
         rows = Rows(*mean_loss_rows(*rows), rows.task)
-    return rows.given_to(make(**best.parameters))
+    return rows.given_to(make(**best))
+
+
+def _best_of(
+    tasks: Tasks1,
+    make: Callable[..., Any],
+    candidates: list[dict[str, Any]],
+    search: Search,
+    *,
+    scaled: bool,
+) -> dict[str, Any]:
+    """By S1's cross-validation of the training rows."""
+    found = cross_validated(make, candidates, *tasks.train, folds=search.folds, scaled=scaled)
+    return found.parameters
 
 
 # --- data -----------------------------------------------------------------------------------------
