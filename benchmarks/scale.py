@@ -1,16 +1,17 @@
 """Tasks in partitions, up to a million: time, memory, and how far from the floor.
 
-    python benchmarks/scale.py [--tasks 10000 100000] [--loop 300] [--cluster N]
+    python benchmarks/scale.py [--tasks 10000 100000] [--loop 300] [--cluster N] [--in-memory]
 
 Tasks of 30 rows and 30 features around a shared mean lie in Parquet files of 1,000 tasks. A process
 of its own fits ``SharedPrior`` at ε = 1 from the files, of which no more than one a core is in
 memory; wall seconds, seconds of user CPU (a machine that others use tells less by its wall clock)
-and the peak of its memory are its own. ``--cluster N`` does the same on N local Dask workers.
+and the peak of its memory are its own. ``--cluster N`` does the same on N local Dask workers, and
+``--in-memory`` is a plain ``fit`` of one table.
 
 The floor is one pass over the files and one eigendecomposition a task, both measured in the same
-process; ``passes`` and ``eigendecompositions`` say how many we need. Beside it what somebody would
-use instead: scikit-learn's RidgeCV, task by task, on the first ``--loop`` tasks, scaled up; and of
-both the mean squared distance of coefficients from the true ones.
+process; ``passes`` and ``forms`` (tridiagonal ones, of each task) say how many we need. Beside it
+what somebody would use instead: scikit-learn's RidgeCV, task by task, on the first ``--loop`` of
+them, scaled up; and of both the mean squared distance of coefficients from the true ones.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ from sklearn.linear_model import RidgeCV
 from tacit import Budget, SharedPrior
 from tacit.arrays import FloatArray
 from tacit.cluster import connected, fit_partitions
+from tacit.files import make
 from tacit.folder import MODELS
 from tacit.linear.threads import isolated
+from tacit.linear.tridiagonal import Tridiagonal
 
 ROWS, FEATURES, IN_FILE = 30, 30, 1_000
 NAMES = [f"x{j}" for j in range(FEATURES)]
@@ -46,21 +49,24 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, nargs="+", default=[10_000])
     parser.add_argument("--loop", type=int, default=300)
     parser.add_argument("--cluster", type=int, default=0)
+    parser.add_argument("--in-memory", action="store_true")
     parser.add_argument("--fit", type=Path, help="only the fit, of the files in this folder")
     asked = parser.parse_args()
     if asked.fit is not None:
-        print(json.dumps(fitted(asked.fit, asked.cluster)))
+        print(json.dumps(fitted(asked.fit, asked.cluster, asked.in_memory)))
         return
     for m in asked.tasks:
         with tempfile.TemporaryDirectory() as place:
-            print(json.dumps(measured(Path(place), m, asked.loop, asked.cluster)), flush=True)
+            found = measured(Path(place), m, asked.loop, asked.cluster, asked.in_memory)
+            print(json.dumps(found), flush=True)
 
 
-def measured(place: Path, m: int, loop: int, cluster: int) -> dict[str, Any]:
+def measured(place: Path, m: int, loop: int, cluster: int, in_memory: bool) -> dict[str, Any]:
     """One line: a process that fits, and the loop beside it."""
     for number, start in enumerate(range(0, m, IN_FILE)):
         write(place / f"part-{number:05}.parquet", number, min(IN_FILE, m - start))
     command = [sys.executable, __file__, "--fit", str(place), "--cluster", str(cluster)]
+    command += ["--in-memory"] * in_memory
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     first = polars.read_parquet(place / "part-00000.parquet")
@@ -68,14 +74,16 @@ def measured(place: Path, m: int, loop: int, cluster: int) -> dict[str, Any]:
     began, used = time.perf_counter(), time.process_time()
     theirs = [ridge(first[i * ROWS : (i + 1) * ROWS]) for i in range(loop)]
     wall, user = time.perf_counter() - began, time.process_time() - used
-    ours = polars.read_parquet(place / MODELS / "part-00000.parquet").sort("task")
-    truth = true_models(0, IN_FILE)
+    ours, truth = (
+        polars.read_parquet(place / MODELS / "part-00000.parquet"),
+        true_models(0, IN_FILE),
+    )
     return {
         "tasks": m,
         "workers": cluster or "in process",
         **found,
         "microseconds_of_user_cpu_a_task": round(found["user_seconds"] / m * 1e6),
-        "error": distance(ours.select(NAMES).to_numpy()[:loop], truth),
+        "error": distance(ours.sort("task").select(NAMES).to_numpy()[:loop], truth),
         "ridgecv_seconds": round(wall / loop * m, 1),
         "ridgecv_user_seconds": round(user / loop * m, 1),
         "ridgecv_error": distance(np.array(theirs), truth),
@@ -114,26 +122,40 @@ def distance(found: FloatArray, truth: FloatArray) -> float:
 # --- in a process of its own ---------------------------------------------------------------------
 
 
-def fitted(place: Path, cluster: int) -> dict[str, Any]:
+def fitted(place: Path, cluster: int, in_memory: bool) -> dict[str, Any]:
     """What the fit took, and of what it is made."""
-    counted = _counting_eigh()
+    counted = _counting_forms()
     model = SharedPrior(budget=Budget(1.0, delta=1e-8), ranges=RANGES)
     start, before = time.perf_counter(), _user_seconds()
-    with connected("local", cluster) if cluster else nullcontext() as workers:
-        fit_partitions(
-            model, place / "*.parquet", place, task="task", target="target", workers=workers
-        )
-        wall = time.perf_counter() - start
+    if in_memory:
+        fit_in_memory(model, place)
+    else:
+        with connected("local", cluster) if cluster else nullcontext() as workers:
+            fit_partitions(
+                model, place / "*.parquet", place, task="task", target="target", workers=workers
+            )
+    wall = time.perf_counter() - start
     user, peak = _user_seconds() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    tasks = len(polars.scan_parquet(place / MODELS / "*.parquet").select("task").collect())
+    tasks = len(polars.scan_parquet(place / "*.parquet").select("task").unique().collect())
     return {
         "seconds": round(wall, 1),
         "user_seconds": round(user, 1),
         "peak_gib": round(peak / 2**20, 2),
-        "passes": 1 if cluster else 2 + len(model.history_),  # workers hold what they read
-        "eigendecompositions": "on workers" if cluster else round(sum(counted) / tasks, 1),
+        "passes": 1 if cluster or in_memory else 2 + len(model.history_),  # workers hold theirs
+        "forms": "on workers" if cluster else round(sum(counted) / tasks, 1),
         **floor(place, tasks),
     }
+
+
+def fit_in_memory(model: SharedPrior, place: Path) -> None:
+    """One table of all files, and a file of the first tasks' models, as partitions write it."""
+    table = polars.read_parquet(place / "*.parquet")
+    labels = table["task"].to_numpy()
+    model.fit(table.select(NAMES), table["target"].to_numpy(), task=labels)
+    make(place / MODELS, 0o700)
+    first = polars.DataFrame(model.coef_[:, :IN_FILE].T, schema=NAMES)
+    first = first.with_columns(task=np.unique(labels)[:IN_FILE])
+    first.write_parquet(place / MODELS / "part-00000.parquet")
 
 
 def floor(place: Path, tasks: int) -> dict[str, float]:
@@ -153,16 +175,15 @@ def floor(place: Path, tasks: int) -> dict[str, float]:
     }
 
 
-def _counting_eigh() -> list[int]:
+def _counting_forms() -> list[int]:
     counted: list[int] = []
-    eigh = np.linalg.eigh
+    form = Tridiagonal.of
 
-    def counting(stack: Any, *more: Any) -> Any:
-        if np.ndim(stack) == 3:
-            counted.append(len(stack))
-        return eigh(stack, *more)
+    def counting(B: FloatArray, b: FloatArray) -> Tridiagonal:
+        counted.append(len(B))
+        return form(B, b)
 
-    np.linalg.eigh = counting  # type: ignore[assignment] # numpy's has overloads
+    Tridiagonal.of = counting  # type: ignore[method-assign,assignment] # no class is asked for
     return counted
 
 
