@@ -198,7 +198,7 @@ def _published(
     scaled = tasks.loss == "squared"
     step = 1.0 if scaled else 4 / tasks.most_rows
     longest = tasks.longest_model()
-    grid = {
+    grid: dict[str, Any] = {
         "penalty": [level / step for level in (0.01, 0.1, 0.5, 1.0)],
         "rounds": [1, 5, 30, 150],
         "strategy": strategies(),
@@ -221,7 +221,7 @@ def _baseline(tasks: Tasks1, learner: str, common: dict[str, Any], search: Searc
     if learner == AGGR:
         candidates = combinations({"penalty": levels}, search.most)
         return _chosen(tasks, partial(AveragedModel, **given, **common), candidates, search)
-    grid = {"penalty": levels, "coupling": [0.01, 1.0, 100.0], "rounds": [1]}
+    grid: dict[str, Any] = {"penalty": levels, "coupling": [0.01, 1.0, 100.0], "rounds": [1]}
     candidates = combinations(grid, search.most)
     make = partial(TaskRelationship, **given, **(common | {"loss": "squared"}))
     if tasks.loss == "squared":
