@@ -37,6 +37,37 @@ def normed() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.LayerNorm(36), nn.Linear(36, 3)).double()
 
 
+class Twice(nn.Module):
+    """One layer in two places, and one whose gradient is cut off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.cut, self.last = nn.Linear(36, 36), nn.Linear(36, 36), nn.Linear(36, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        found: Tensor = self.last(self.inner(self.inner(x).tanh()) + self.cut(x).detach())
+        return found
+
+
+class Tied(Twice):
+    """Two layers with one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut.weight = self.inner.weight
+
+
+def twice() -> nn.Module:
+    torch.manual_seed(0)
+    return Twice().double()
+
+
+def tied() -> nn.Module:
+    torch.manual_seed(0)
+    return Tied().double()
+
+
 def examples(sizes: tuple[int, ...] = SIZES) -> Examples:
     generator = torch.Generator().manual_seed(1)
     X = torch.randn(sum(sizes), 1, 6, 6, generator=generator, dtype=torch.float64)
@@ -65,7 +96,7 @@ def one_by_one(
     return torch.stack(trained)
 
 
-@pytest.mark.parametrize("make", [mlp, cnn, normed])
+@pytest.mark.parametrize("make", [mlp, cnn, normed, twice, tied])
 @pytest.mark.parametrize("chunk", [None, 1, 3])
 def test_all_clients_at_once_train_as_one_after_the_other(make: object, chunk: int | None) -> None:
     assert callable(make)
