@@ -183,7 +183,7 @@ def _counting_forms() -> list[int]:
         counted.append(len(B))
         return form(B, b)
 
-    Tridiagonal.of = counting  # type: ignore[method-assign,assignment] # no class is asked for
+    Tridiagonal.of = counting  # type: ignore[method-assign] # no class is asked for
     return counted
 
 
