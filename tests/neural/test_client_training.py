@@ -57,6 +57,10 @@ class Tied(Twice):
         super().__init__()
         self.cut.weight = self.inner.weight
 
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.last(self.cut(self.inner(x.flatten(1)).tanh()))
+        return found
+
 
 def twice() -> nn.Module:
     torch.manual_seed(0)

@@ -124,7 +124,7 @@ def descend(
         objective = work.row_loss(outputs, y).view(len(W), -1).mean(1)
         if extra is not None:
             objective = objective + extra(TrainingStep(stacked, leaves, anchors, given, x, outputs))
-        gradients = torch.autograd.grad(objective.sum(), leaves)
+        gradients = torch.autograd.grad(objective.sum(), leaves, materialize_grads=True)
         parameters = [leaf.detach() for leaf in leaves]
         _pull(parameters, anchors, work)
         for parameter, gradient in zip(parameters, gradients, strict=True):
