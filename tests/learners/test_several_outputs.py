@@ -159,6 +159,14 @@ def test_ranges_of_several_targets_are_found_privately() -> None:
 # --- in use --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("target", [{}, {"target": list(CLASSES)}])
+def test_features_have_private_ranges_beside_classes(target: dict[Any, Any]) -> None:
+    X, _, labels, task = data()
+    ranges: Any = {0: "private", **dict.fromkeys(range(1, D), (-9, 9)), **target}
+    model = SharedPrior("logistic", Budget(30.0), ranges=ranges, noise="simulated", random_state=0)
+    assert np.shape(model.fit(X, labels, task=task).coef_) == (K, M, D)
+
+
 @pytest.mark.parametrize("learner", PRIVATE)
 def test_classes_join_travel_and_come_back(learner: Any, tmp_path: Path) -> None:
     X, _, y, task = data()

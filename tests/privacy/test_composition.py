@@ -305,6 +305,12 @@ def test_noise_for_gaussian_rounds_is_exact_and_for_nothing_is_the_least() -> No
     assert noise_multiplier(lambda z: Gaussian(1 / z), 4, Budget(1.0, 0.0)) == math.inf
 
 
+@pytest.mark.parametrize("epsilon", [400.0, 1000.0])
+def test_budgets_that_hide_nothing_are_calibrated_too(epsilon: float) -> None:
+    found = noise_multiplier(lambda z: Poisson(0.1, z), 1, Budget(epsilon))
+    assert composition.run_epsilon(((Poisson(0.1, found), 1),), 1e-5) <= epsilon
+
+
 @given(st.floats(0.3, 6.0), st.floats(-3.0, 3.0), st.floats(-2.0, 2.0))
 def test_the_least_argument_is_found_whatever_the_power(
     power: float, log_root: float, log_guess: float

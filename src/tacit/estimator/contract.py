@@ -198,13 +198,10 @@ class MultiTaskEstimator(Predicting):
         known_target = loss.targets_are_classes or all(
             target.low is not None for target in schema.targets
         )
-        return Home(
-            problems,
-            loss,
-            np.repeat(declared, widths).astype(bool),
-            known_target,
-            open_columns=schema.open_columns,
-        )
+        found = Home(problems, loss, np.repeat(declared, widths).astype(bool), known_target)
+        open_columns = np.zeros(tasks.X.shape[1] + found.n_outputs, dtype=bool)
+        open_columns[: len(schema.open_columns)] = schema.open_columns  # classes have no range
+        return replace(found, open_columns=open_columns)
 
     def _door(self, labels: tuple[Hashable, ...], schema: Schema) -> Door | None:
         budget = getattr(self, "budget", None)

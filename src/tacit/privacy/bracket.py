@@ -39,6 +39,7 @@ _REACH = 8.6
 _CUT = 1e-17  # ≥ P(|N(0, 1)| > _REACH): of a release, beyond each end of its grid
 _POINTS = 2**18  # of the grid of a run; it must hold many more than there are releases
 _CELLS = 2**13  # of a release, to see how far the run's losses reach
+_NARROW = 1e-6  # the least width of a release's losses that a grid is made for
 _LARGEST = 600.0  # a loss whose exponential is a number; beyond it we say nothing
 
 
@@ -197,7 +198,7 @@ def _window(parts: Sequence[tuple[_Losses, int]], releases: int) -> tuple[int, f
     Chernoff: P(ΣL ≥ b) ≤ e^−40 for b = (Σ log E e^{tL} + 40)/t, whatever t > 0 is; −ΣL likewise.
     Rounding up moves the sum by another step a release.
     """
-    widest = max(losses.high - losses.low for losses, _ in parts)
+    widest = max(_width(losses) for losses, _ in parts)
     cells = [(*_cells(losses), count) for losses, count in parts]
     orders = np.geomspace(0.1, 1000.0, 25) / widest
     most = [min((_log_moment(cells, sign * t) + 40) / t for t in orders) for sign in (-1.0, 1.0)]
@@ -205,9 +206,13 @@ def _window(parts: Sequence[tuple[_Losses, int]], releases: int) -> tuple[int, f
     return math.floor(-most[0] / step), step
 
 
+def _width(losses: _Losses) -> float:
+    return max(losses.high - losses.low, _NARROW)
+
+
 def _cells(losses: _Losses) -> tuple[FloatArray, FloatArray]:
     """The edges of coarse cells, and their probabilities."""
-    width = (losses.high - losses.low) / _CELLS
+    width = _width(losses) / _CELLS
     first, probability = _rounded_up(losses, width)
     edges = np.asarray(width * (np.arange(len(probability) + 1) + first - 1))
     return edges, np.maximum(probability, 0.0)

@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from tacit.arrays import FloatArray
+from tacit.privacy.bracket import beyond
 from tacit.privacy.budget import Budget
 from tacit.privacy.composition import composed_epsilon, plain_epsilon, pure_epsilon, run_epsilon
 from tacit.privacy.events import Counts, Event, Gaussian, Poisson, counted
@@ -39,7 +40,13 @@ def noise_multiplier(event: Callable[[float], Event], rounds: int, budget: Budge
         return counted([event(multiplier)] * rounds)
 
     def on_grid(coarser: float) -> Callable[[float], float]:
-        return lambda z: composed_epsilon(counts(z), delta, coarser=coarser)
+        def value(multiplier: float) -> float:
+            found = counts(multiplier)
+            if beyond(found):
+                return plain_epsilon(found, delta)
+            return composed_epsilon(found, delta, coarser=coarser)
+
+        return value
 
     def exact(multiplier: float) -> float:
         return run_epsilon(counts(multiplier), delta)

@@ -164,14 +164,19 @@ def test_sums_are_of_clipped_rows() -> None:
     np.testing.assert_allclose(statistic.total(rows, 1.0), wanted, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("left", "right"), [(1e-163, 1e150), (1e-310, 1e300), (1e-200, 1e-100)])
+@pytest.mark.parametrize("limit", [1e-12, 2.0**-73, 2.0**-490])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [(1e-163, 1e70), (1e-310, 1e300), (1e-200, 1e-100), (2.0**500 * 0.6, 2.0**500), (1e75, 1e75)],
+)
 def test_no_row_is_longer_than_its_limit_whatever_its_factors_are(
-    left: float, right: float
+    left: float, right: float, limit: float
 ) -> None:
-    """Their squares leave the floats, their product does not."""
-    one = [torch.tensor([[value]], dtype=torch.float64) for value in (left, right)]
-    rows = PeopleRows([LayerRows(*one, False)], np.ones(1))
-    assert np.abs(rows.summed(1e-12)) <= 1e-12 * (1 + 1e-12)
+    """Their squares leave the floats, or the quotient of limit and norm does; their product may
+    not."""
+    one, other = (torch.tensor([[value]], dtype=torch.float64) for value in (left, right))
+    rows = PeopleRows([LayerRows(one, other, False)], np.ones(1))
+    assert np.abs(rows.summed(limit)) <= limit * (1 + 1e-12)
 
 
 def test_a_row_that_is_no_number_adds_nothing() -> None:

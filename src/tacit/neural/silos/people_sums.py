@@ -9,8 +9,8 @@ longer than C, however many rows name them: Δ = 2C (replace), C (zero-out).
 1. ‖g_i‖² = Σ ‖left‖² (‖right‖² + 1) over layers, from factors that are exact in double precision,
    each norm added up in a tree of rows scaled near 1, and no norm squared again: off by less than
    ``rounding_slack``, by which the limit is below C′. A row with a factor longer than FAR adds
-   nothing: so what underflows, below 2⁻¹⁰⁷⁴ of a left factor, is below 2⁻⁵⁷⁴ of a sum, and C above
-   2⁻⁴⁹⁹.
+   nothing: so for C ≥ 2⁻⁴⁹⁹ quotients C/‖g_i‖ are normal numbers, and what underflows, below 2⁻¹⁰⁷⁴
+   of a left factor, is below 2⁻⁸²⁴ of a sum.
 2. The sum is one of matrix products in double precision, of BLOCK rows each, in whatever order a
    library adds. Of at most N = MOST_ROWS rows an entry is off by e·Σ|terms|, e = (BLOCK + N/BLOCK
    + 3)·2⁻⁵³ to first order (Higham, 2002, §3.1), so that the whole vector is off by at most
@@ -56,7 +56,7 @@ MOST_ROWS = 2**18
 BLOCK = 2**11
 """Rows at a time while summing."""
 
-FAR = 2.0**500
+FAR = 2.0**250
 """The longest factor of a gradient that is summed."""
 
 _ROUNDING = 3 * (BLOCK + MOST_ROWS / BLOCK + 3) * 2.0**-53 * MOST_ROWS

@@ -13,6 +13,7 @@ from typing import Any, Generic
 import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
+from tacit.errors import InvalidInput
 from tacit.json_converter import fields_to_json
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.grid import grid, snapped
@@ -39,7 +40,10 @@ def released(
 
 
 def exactly_noised(counts: IntArray, rounded: IntArray, noise: Noise[Any]) -> FloatArray:
-    """Whole numbers of the grid plus rounded noise, in the units of the data."""
+    """Whole numbers of the grid plus rounded noise, in the units of the data. Noise that was
+    drawn for another shape would be used twice."""
+    if counts.shape != rounded.shape:
+        raise InvalidInput(f"noise of shape {rounded.shape} was drawn for {counts.shape} numbers")
     return np.asarray((counts + rounded) * grid(noise.scale))
 
 
