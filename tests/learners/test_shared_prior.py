@@ -476,11 +476,25 @@ def test_those_who_do_not_speak_are_not_counted() -> None:
     assert spoken(50.0, 2.0, 100.0) == 50.0
 
 
-def test_by_itself_a_task_uses_nothing_shared(small: Problems) -> None:
-    def models(mean: FloatArray) -> FloatArray:
-        priors = Priors(
-            mean[None], F[None], 0.5, np.array([0.4]), 1.5, np.zeros(2), np.zeros((1, 2, 13))
-        )
-        return priors.by_itself().at_home(small, Squared())
+def priors_around(mean: FloatArray) -> Priors:
+    """One prior, and a task by itself."""
+    return Priors(mean[None], F[None], 0.5, np.array([0.4]), 1.5, np.zeros(2), np.zeros((1, 2, 13)))
 
-    np.testing.assert_array_equal(models(MEAN), models(100 * MEAN))
+
+def test_by_itself_a_task_uses_nothing_shared(small: Problems) -> None:
+    near, far = (priors_around(m).by_itself().at_home(small, Squared()) for m in (MEAN, 100 * MEAN))
+    np.testing.assert_array_equal(near, far)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e200])
+def test_a_second_newton_step_counts_only_for_the_tasks_it_serves(
+    small: Problems, far: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three tasks the step of the last runs off: only that one keeps its first model."""
+    signs = Problems(small.X, np.sign(small.y), small.offsets)
+    first, second = np.tile(MEAN + 5.0, (3, 1)), np.tile(MEAN, (3, 1))
+    second[2] = far
+    steps = iter([first, second])
+    monkeypatch.setattr(Priors, "models", lambda self, tasks: next(steps))
+    found = priors_around(MEAN).at_home(signs, Logistic())
+    np.testing.assert_array_equal(found, np.vstack([second[:2], first[2:]]))

@@ -17,6 +17,7 @@ from tacit.learners.shared_prior.gaussian_tasks import Alone, Likelihoods, View,
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import shares
 from tacit.linear.problems import Problems
+from tacit.linear.row_algebra import row_sums, times_each
 
 SCALES = 10.0 ** np.arange(-3, 3.01, 0.5)
 """c of every prior, around the voted one."""
@@ -81,9 +82,18 @@ class Priors:
 
     def at_home(self, problems: Problems, loss: Loss) -> FloatArray:
         """(m, D), in the units of ``problems``; a logistic task's likelihood is approximated once
-        more where its first mixture lies."""
-        tasks = self.likelihoods(problems, loss)
-        models = self.models(tasks)
-        if not loss.quadratic:
-            models = self.models(Likelihoods.logistic(problems, loss, models))
-        return models
+        more where its first mixture lies. That counts where it serves the task: far out, where rows
+        hardly curve the likelihood, such a step may go anywhere."""
+        models = self.models(self.likelihoods(problems, loss))
+        if loss.quadratic:
+            return models
+        again = self.models(Likelihoods.logistic(problems, loss, models))
+        served = self._objective(problems, loss, again) <= self._objective(problems, loss, models)
+        return np.where(served[:, None], again, models)
+
+    def _objective(self, problems: Problems, loss: Loss, models: FloatArray) -> FloatArray:
+        """(m,): −log posterior under the first prior, but for a constant."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            eta = row_sums(problems.X * models[problems.task])
+            u = times_each(models - self.means[0], np.linalg.pinv(self.noise * self.factors[0]).T)
+            return problems.sum_rows(loss.value(eta, problems.y)) + 0.5 * row_sums(u**2)
