@@ -54,6 +54,24 @@ def test_the_page_has_the_model_in_the_units_of_the_table(fitted: Desk, command:
     assert command("verify", out).code == 1
 
 
+def test_the_page_says_how_sure_the_task_may_be_and_nobody_elses_does(
+    fitted: Desk, command: Command
+) -> None:
+    out = fitted.path / "h"
+    assert command("hand-out", fitted.path / "model", "--task", "s03", "--out", out).code == 0
+    page, spread = (out / "model.html").read_text(), load_model(out).coef_spread_[:, 0]
+    said = [f"± {1.645 * each:.4g}" for each in (spread[0], 2 * spread[1])]
+    assert all(spread > 0)
+    assert all(each in page for each in said)
+    assert "Give or take" in page
+    other = fitted.path / "other"
+    assert command("hand-out", fitted.path / "model", "--task", "s04", "--out", other).code == 0
+    public = fitted.path / "model" / "report.html"
+    for elsewhere in (other / "model.html", public):
+        assert not any(each in elsewhere.read_text() for each in said)
+    assert "Give or take" not in public.read_text()
+
+
 def moves_on(page: str) -> tuple[float, dict[tuple[str, str], float]]:
     """What the page starts from, and by what it moves when."""
     row = r'<th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td>'

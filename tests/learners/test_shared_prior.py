@@ -228,7 +228,7 @@ def test_posterior_means_and_evidences_are_those_of_the_definition(small: Proble
 def test_the_noise_is_integrated_out(small: Problems) -> None:
     view = View.of(Likelihoods.squared(small, Squared()), MEAN, F)
     scales, noise, spread = np.array([0.5]), 0.8, 0.6
-    found = view.log_evidence(scales, noise, np.array([spread]))[:, 0]
+    found = view.evidence(scales, noise, np.array([spread]))[0][:, 0]
 
     def density(level: float, task: int) -> float:
         log_law = view.log_likelihood(scales, np.array([noise * math.exp(level)]))[task, 0, 0]

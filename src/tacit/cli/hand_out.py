@@ -123,7 +123,7 @@ def write_hand_out(
     with folder.held(out):
         model.export(label, out, unproven=unproven, signing_key=key, ledger=ledger)
         column = model._column_of(label)
-        own = model.coef_[:, column], model.intercept_[column]
+        own = model.coef_[:, column], model.intercept_[column], model.coef_spread_[:, column]
         write_task_page(out, str(label), *own, newcomer=newcomer)
         seal_again(out, key)  # with the page
         (out / folder.SEAL).chmod(0o600)

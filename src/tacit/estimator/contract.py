@@ -91,6 +91,11 @@ class MultiTaskEstimator(Predicting):
         """(m, d + 1), the intercept last."""
         raise NotImplementedError
 
+    def _spreads(self, home: Home, shared: Message) -> FloatArray:
+        """(m, d): how sure each task may be of its slopes, as standard deviations; zero: nobody
+        knows, as where a learner has no posterior."""
+        return np.zeros((home.problems.n_tasks, home.problems.X.shape[1] - 1))
+
     def _newcomer(self, home: Home, shared: Message) -> FloatArray:
         """The model of a task that joins after training, (1, d + 1)."""
         return self._at_home(home, shared)
@@ -261,10 +266,13 @@ class MultiTaskEstimator(Predicting):
         self.guarantee_ = self._guarantee(door)
         self.history_ = [] if door is None else history(door)
 
-    def _set_models(self, models: FloatArray, labels: tuple[Hashable, ...]) -> None:
+    def _set_models(
+        self, models: FloatArray, labels: tuple[Hashable, ...], spreads: FloatArray | None = None
+    ) -> None:
         """From models (m, d + 1) in scaled units: coef_ (d, m), intercept_ (m,) in units of X. Of
         several outputs (m, k, d + 1): (d, m, k) and (m, k)."""
         self._models = models
+        self._spread = np.zeros_like(models[..., :-1]) if spreads is None else spreads
         self._label(labels)
         self.coef_, self.intercept_ = unscaled(self._schema, models)
 

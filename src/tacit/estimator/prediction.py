@@ -17,9 +17,11 @@ from tacit.engine import Message
 from tacit.errors import InvalidInput
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.estimator.home import Home
-from tacit.estimator.outputs import shared_models, solved
+from tacit.estimator.outputs import shared_models, solved, unscaled
+from tacit.estimator.private_bounds import BOUNDS, bounded
 from tacit.json_converter import from_json, to_json
 from tacit.linear.losses import Loss, LossName, loss_named
+from tacit.linear.threads import isolated
 from tacit.tasks import Schema, TaskSet, column_names
 from tacit.tasks.tables import rows_and_labels
 
@@ -30,6 +32,7 @@ class Predicting(Fitted):
     loss: LossName
     _schema: Schema
     _models: FloatArray  # (m, d + 1), the intercept last; (m, k, d + 1) of several outputs
+    _spread: FloatArray  # (m, d) or (m, k, d), of the slopes; zero where nobody knows
 
     def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
         raise NotImplementedError
@@ -42,8 +45,31 @@ class Predicting(Fitted):
         """The model of a task that joins after training, (1, d + 1)."""
         raise NotImplementedError
 
-    def _set_models(self, models: FloatArray, labels: tuple[Hashable, ...]) -> None:
+    def _spreads(self, home: Home, shared: Message) -> FloatArray:
+        """(m, d): standard deviations of the slopes."""
         raise NotImplementedError
+
+    def _set_models(
+        self, models: FloatArray, labels: tuple[Hashable, ...], spreads: FloatArray | None = None
+    ) -> None:
+        raise NotImplementedError
+
+    @property
+    def coef_spread_(self) -> FloatArray:
+        """As coef_: how sure each task may be of it, a posterior standard deviation in units of X;
+        zero where nobody knows. It is made of the task's rows: as private as its model."""
+        check_is_fitted(self, "coef_")
+        levels = np.zeros_like(self._models[..., -1:])
+        return unscaled(self._schema, np.concatenate([self._spread, levels], axis=-1))[0]
+
+    def note_spreads(self, tasks: TaskSet, schema: Schema) -> None:
+        """Works coef_spread_ out, of the tasks and the schema that ``fit_tasks`` had. Apart from
+        it, as it takes about as long as the models at home."""
+        home = self._home(tasks, schema, loss_named(self.loss))
+        if home.open_columns.any():
+            home = bounded(home, np.asarray(self.shared_[BOUNDS].value))
+        with isolated():
+            self._spread = solved(self._spreads, home, self.shared_)
 
     def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
         """Targets, or class labels when loss="logistic".
@@ -109,7 +135,12 @@ class Predicting(Fitted):
         home = self._home(joined, self._schema, loss)
         each = [home.select([i]) for i in range(len(new))]
         models = [solved(self._newcomer, alone, self.shared_) for alone in each]
-        self._set_models(np.vstack([self._models, *models]), (*self.tasks_, *new))
+        spreads = [solved(self._spreads, alone, self.shared_) for alone in each]
+        self._set_models(
+            np.vstack([self._models, *models]),
+            (*self.tasks_, *new),
+            np.vstack([self._spread, *spreads]),
+        )
         return self
 
     def _named(self, X: Any) -> Any:
@@ -146,14 +177,18 @@ class Predicting(Fitted):
         }
 
     def _arrays(self, columns: list[int]) -> dict[str, Array]:
-        return {"models": self._models[columns]}
+        spread = self._spread[columns]
+        return {"models": self._models[columns]} | ({"spreads": spread} if spread.any() else {})
 
     def _take(self, description: dict[str, Any], arrays: dict[str, Any]) -> None:
         self._schema = from_json(Schema, description["schema"], "schema")
         self.n_features_in_ = len(self._schema.feature_names)
         if description["classes"]:
             self.classes_ = np.asarray(description["classes"])
-        self._set_models(arrays["models"], self.tasks_)
+        models, spreads = arrays["models"], arrays.get("spreads")
+        if spreads is not None and spreads.shape[1:] != models[..., :-1].shape[1:]:
+            raise InvalidInput(f"its spreads are {spreads.shape}, of models {models.shape}")
+        self._set_models(models, self.tasks_, spreads)
 
     @classmethod
     def load(cls, directory: str | Path) -> Any:

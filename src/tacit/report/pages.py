@@ -47,13 +47,19 @@ def write_local_page(folder: Path, out: Path | None = None) -> Path:
 
 
 def write_task_page(
-    folder: Path, label: str, coef: FloatArray, intercept: FloatArray, *, newcomer: bool = False
+    folder: Path,
+    label: str,
+    coef: FloatArray,
+    intercept: FloatArray,
+    spread: FloatArray,
+    *,
+    newcomer: bool = False,
 ) -> Path:
     """Writes model.html into the sealed hand-out of one task, for its eyes only."""
     page = folder / TASK_PAGE
     with _readable(folder):
         facts = facts_as_of_now(public_facts(folder), read_json(folder / SEAL).get("since"))
-        text = task_page(facts, label, coef, intercept, newcomer=newcomer).html()
+        text = task_page(facts, label, coef, intercept, spread, newcomer=newcomer).html()
     replace_file(page, text.encode(), private=True)
     return page
 

@@ -282,6 +282,12 @@ class InsideSilos(PublicModels):
             return joined
         return self._shared_model(shared)[None]
 
+    def _spreads(self, home: Home, shared: Message) -> FloatArray:
+        """Public models have none: how sure a silo may be of its own is not worked out."""
+        if self.unit == "task":
+            return super()._spreads(home, shared)
+        return PublicModels._spreads(self, home, shared)
+
     def _shared_model(self, shared: Message) -> FloatArray:
         if self.unit == "task":
             return super()._shared_model(shared)

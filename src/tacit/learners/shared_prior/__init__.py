@@ -3,6 +3,7 @@ noise; Bayes at home."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -46,7 +47,12 @@ class BetweenTasks(PrivateLearner):
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         if APART in shared:
             return self._allowed(best_alone(home.problems, home.loss))
-        return self._allowed(solve_at_home(home, shared))
+        return self._allowed(made_at_home(home, shared))
+
+    def _spreads(self, home: Home, shared: Message) -> FloatArray:
+        if APART in shared or not home.loss.quadratic:
+            return super()._spreads(home, shared)
+        return made_at_home(home, shared, Priors.spreads_at_home)
 
     def _shared_model(self, shared: Message) -> FloatArray:
         if APART in shared:
@@ -79,23 +85,30 @@ class SharedPrior(InsideSilos, BetweenTasks):
     """
 
 
+Making = Callable[[Priors, Problems, Loss], FloatArray]
+"""What each task makes of a prior and its rows: numbers of its columns, the intercept's or not."""
+
+
 @isolated()
-def solve_at_home(home: Home, shared: Message) -> FloatArray:
-    """(m, D): each task's mixture; in its own units, and by itself, where no scale is known."""
+def made_at_home(home: Home, shared: Message, make: Making = Priors.at_home) -> FloatArray:
+    """(m, D): each task's mixture, or what else it is to make; in its own units, and by itself,
+    where no scale is known."""
     values = values_of(shared)
     priors = Priors.of(values)
     if values["own_units"]:
-        return of_each_chunk(home.problems, partial(solve_by_itself, priors.by_itself(), home.loss))
+        alone = partial(made_by_itself, priors.by_itself(), home.loss, make)
+        return of_each_chunk(home.problems, alone)
     target, features = float(values["target_scale"]), values["feature_scale"]
     scaled = in_shared_units(home, target, features)
-    models = of_each_chunk(scaled, partial(priors.at_home, loss=home.loss))
-    return models * units_of(home.loss, target, features)
+    found = of_each_chunk(scaled, lambda problems: make(priors, problems, home.loss))
+    return found * units_of(home.loss, target, features)[: found.shape[1]]
 
 
-def solve_by_itself(priors: Priors, loss: Loss, problems: Problems) -> FloatArray:
+def made_by_itself(priors: Priors, loss: Loss, make: Making, problems: Problems) -> FloatArray:
     """(m, D): each task in its own units."""
     scaled, back = in_own_units(problems, loss)
-    return priors.at_home(scaled, loss) * back
+    found = make(priors, scaled, loss)
+    return np.asarray(found * back[:, : found.shape[1]])
 
 
 # --- the non-private twin ------------------------------------------------------------------------

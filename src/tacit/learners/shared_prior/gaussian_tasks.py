@@ -19,7 +19,7 @@ from scipy.special import softmax
 from tacit.arrays import FloatArray
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
-from tacit.linear.problems import Problems, each_matrix
+from tacit.linear.problems import Problems, each_matrix, spectra
 from tacit.linear.row_algebra import each_times, positive_or_one, row_sums, times_each
 from tacit.linear.smooth import quadratic
 from tacit.linear.tridiagonal import Tridiagonal
@@ -130,19 +130,24 @@ class View:
         fit, level = _over_noise(left / noise**2, rows, spreads[:, None])
         return fit - 0.5 * log_det, noise**2 * np.exp(2 * level)
 
-    def log_evidence(self, scales: FloatArray, noise: float, spreads: FloatArray) -> FloatArray:
-        """The first of ``evidence``."""
-        return self.evidence(scales, noise, spreads)[0]
-
     def mixed(self, scales: FloatArray, weight: FloatArray) -> FloatArray:
         """Σ_c weight · the posterior mean of w (m, r), of weights (m, L)."""
         u = self.form.solved(scales, weight)
         return row_sums(weight)[:, None] * self.mean + times_each(u, self.F.T)
 
+    def each(self, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The posterior mean of w at every scale, and its variances over s², both (m, L, r): of
+        B = QΛQᵀ, (I/c + B)⁻¹ = Q(I/c + Λ)⁻¹Qᵀ."""
+        values, Q = spectra(self.B)
+        inverse = 1 / (1 / scales[:, None] + values[:, None])
+        turned = np.swapaxes(self.F @ Q, 1, 2)
+        u = inverse * times_each(self.pull, Q)[:, None]
+        return self.mean + u @ turned, inverse @ turned**2
+
     def own(self, noise: float) -> tuple[FloatArray, FloatArray]:
         """Each task's own posterior mean of u (m, r), its scale averaged over, and that scale."""
         decades = np.log10(OWN_SCALES) / np.where(OWN_SCALES > 1, OWN_DECADES[1], OWN_DECADES[0])
-        evidence = self.log_evidence(OWN_SCALES, noise, OWN_NOISE)[:, 0]
+        evidence = self.evidence(OWN_SCALES, noise, OWN_NOISE)[0][:, 0]
         weight = softmax(evidence - 0.5 * decades**2, axis=1)
         return self.form.solved(OWN_SCALES, weight), np.exp(row_sums(weight * np.log(OWN_SCALES)))
 
@@ -215,11 +220,19 @@ class Alone:
         slopes = View(tasks, np.zeros(d), np.eye(d), B, pull, residual)
         return cls(slopes, unit, centre, level)
 
-    def log_evidence(self, scales: FloatArray, noise: float, spreads: FloatArray) -> FloatArray:
-        """(m, S, L): a level of its own costs what its prior says."""
+    def evidence(
+        self, scales: FloatArray, noise: float, spreads: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """As of a view (m, S, L): a level of its own costs what its prior says."""
         found, variance = self.slopes.evidence(scales, noise, spreads)
         weight = self.slopes.tasks.G[:, -1, -1][:, None, None]
-        return np.asarray(found - 0.5 * np.log1p(weight * INTERCEPT_SPREAD / variance))
+        return found - 0.5 * np.log1p(weight * INTERCEPT_SPREAD / variance), variance
+
+    def each(self, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """As of a view (m, L, d), of the slopes alone."""
+        means, variances = self.slopes.each(scales)
+        unit = self.unit[:, None, None]
+        return means * np.sqrt(unit), variances * unit
 
     def mixed(self, scales: FloatArray, weight: FloatArray) -> FloatArray:
         """(m, D)."""

@@ -58,7 +58,7 @@ class Priors:
         """Log posterior of every option (m, S, 1 + A, L) before the vote, and the views of it."""
         views: list[Alone | View] = [Alone.of(tasks)]
         views += [View.of(tasks, mean, F) for mean, F in zip(self.means, self.factors, strict=True)]
-        found = [view.log_evidence(scales, self.noise, self.noise_spreads) for view in views]
+        found = [view.evidence(scales, self.noise, self.noise_spreads)[0] for view in views]
         return np.stack(found, axis=2) + self._usual(scales), views
 
     def _usual(self, scales: FloatArray) -> FloatArray:
@@ -74,6 +74,24 @@ class Priors:
         mixed = sum(view.mixed(SCALES, weight[:, i]) for i, view in enumerate(views))
         sound = np.asarray(np.isfinite(mixed).all(axis=1))
         return np.where(sound[:, None], mixed, self.means[0])
+
+    def spreads(self, tasks: Likelihoods) -> FloatArray:
+        """(m, d): posterior standard deviations of the slopes; zero where numbers overflow.
+
+        Their square is what each option leaves open, at the noise that is likeliest under it, and
+        how far the options lie apart."""
+        evidence, views = self.evidence(tasks, SCALES)
+        weight = shares(evidence + self.vote)  # (m, S, 1 + A, L)
+        centre = self.models(tasks)[:, None, :-1]
+        total = np.zeros_like(centre[:, 0])
+        for i, view in enumerate(views):
+            _, noises = view.evidence(SCALES, self.noise, self.noise_spreads)
+            means, variances = (part[..., : centre.shape[-1]] for part in view.each(SCALES))
+            own = weight[:, :, i]
+            total += times_each((own * noises).sum(axis=1), variances)
+            total += times_each(own.sum(axis=1), (means - centre) ** 2)
+        sound = np.asarray(np.isfinite(total).all(axis=1))
+        return np.where(sound[:, None], np.sqrt(total), 0.0)
 
     def by_itself(self) -> Priors:
         """With no use for what is shared."""
@@ -97,3 +115,7 @@ class Priors:
             eta = row_sums(problems.X * models[problems.task])
             u = times_each(models - self.means[0], np.linalg.pinv(self.noise * self.factors[0]).T)
             return problems.sum_rows(loss.value(eta, problems.y)) + 0.5 * row_sums(u**2)
+
+    def spreads_at_home(self, problems: Problems, loss: Loss) -> FloatArray:
+        """(m, d), in the units of ``problems``; of squared loss, whose likelihood is exact."""
+        return self.spreads(self.likelihoods(problems, loss))
