@@ -29,7 +29,7 @@ def noted(data: Generated, learner: Any = SharedPrior, **options: Any) -> Any:
     model = learner(**{"budget": Budget(4.0), "ranges": data.ranges} | options)
     schema, tasks = model._declare(data.X, data.y, data.task)
     model.fit_tasks(tasks, schema)
-    model.note_spreads(tasks, schema)
+    model.note_spreads(tasks)
     return model
 
 
@@ -170,6 +170,7 @@ def test_where_nobody_knows_nothing_is_said(tmp_path: Path) -> None:
         noted(squared, LowRank),
         noted(logistic, loss="logistic"),
         noted(squared, unit="example"),
+        noted(data_of(0, 400), ranges="private"),
         SharedPrior(budget=Budget(1.0), ranges=squared.ranges).fit(
             squared.X, squared.y, task=squared.task
         ),

@@ -18,7 +18,7 @@ from tacit.errors import InvalidInput
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.estimator.home import Home
 from tacit.estimator.outputs import shared_models, solved, unscaled
-from tacit.estimator.private_bounds import BOUNDS, bounded
+from tacit.estimator.private_bounds import BOUNDS
 from tacit.json_converter import from_json, to_json
 from tacit.linear.losses import Loss, LossName, loss_named
 from tacit.linear.threads import isolated
@@ -62,14 +62,16 @@ class Predicting(Fitted):
         levels = np.zeros_like(self._models[..., -1:])
         return unscaled(self._schema, np.concatenate([self._spread, levels], axis=-1))[0]
 
-    def note_spreads(self, tasks: TaskSet, schema: Schema) -> None:
-        """Works coef_spread_ out, of the tasks and the schema that ``fit_tasks`` had. Apart from
-        it, as it takes about as long as the models at home."""
-        home = self._home(tasks, schema, loss_named(self.loss))
-        if home.open_columns.any():
-            home = bounded(home, np.asarray(self.shared_[BOUNDS].value))
-        with isolated():
-            self._spread = solved(self._spreads, home, self.shared_)
+    def note_spreads(self, tasks: TaskSet) -> None:
+        """Works coef_spread_ out, of the tasks that ``fit_tasks`` had. Apart from it, as it takes
+        about as long as the models at home."""
+        self._spread = self._spread_of(self._home(tasks, self._schema, loss_named(self.loss)))
+
+    @isolated()
+    def _spread_of(self, home: Home) -> FloatArray:
+        """Zero where rows were cut to ranges found by a vote: their models are of what was left."""
+        found = solved(self._spreads, home, self.shared_)
+        return np.zeros_like(found) if BOUNDS in self.shared_ else found
 
     def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
         """Targets, or class labels when loss="logistic".
@@ -135,7 +137,7 @@ class Predicting(Fitted):
         home = self._home(joined, self._schema, loss)
         each = [home.select([i]) for i in range(len(new))]
         models = [solved(self._newcomer, alone, self.shared_) for alone in each]
-        spreads = [solved(self._spreads, alone, self.shared_) for alone in each]
+        spreads = [self._spread_of(alone) for alone in each]
         self._set_models(
             np.vstack([self._models, *models]),
             (*self.tasks_, *new),
