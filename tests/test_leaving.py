@@ -146,10 +146,10 @@ def test_a_model_that_went_to_another_process_takes_its_certificate_along(tmp_pa
 
 
 def test_every_certificate_says_what_it_does_not_cover() -> None:
-    for learner in (MeanRegularized, AsyncProximal):
+    for learner, units, noun in ((MeanRegularized, 10, "units"), (AsyncProximal, 60, "examples")):
         said = fitted(learner).certificate()["guarantee"]["not_covered"]
         assert {*promises.ALWAYS, promises.PREPROCESSING} <= {*said}
-        assert promises.delta_beside(1e-5, 10) in said
+        assert promises.delta_beside(1e-5, units, noun) in said
 
 
 def test_budgets_of_their_own_make_accounts_of_their_own(tmp_path: Path) -> None:
