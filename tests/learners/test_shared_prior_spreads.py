@@ -12,6 +12,7 @@ import pytest
 from tacit import Budget, LowRank, SharedPrior, folder
 from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
+from tacit.errors import InvalidInput
 from tacit.learners.shared_prior.gaussian_tasks import Alone, Likelihoods, View
 from tacit.learners.shared_prior.posterior_mixture import SCALES, Priors
 from tacit.linear.losses import Squared
@@ -188,3 +189,12 @@ def test_each_target_has_its_own() -> None:
     model = noted(replace(data, y=y), ranges=ranges)
     assert model.coef_spread_.shape == model.coef_.shape == (6, 40, 2)
     assert (model.coef_spread_ > 0).all()
+
+
+@pytest.mark.parametrize("places", [range(40)[::-1], [0]])
+def test_spreads_are_of_the_fitted_tasks_in_their_order(places: Any) -> None:
+    data = data_of(0)
+    model = noted(data)
+    tasks = model._declare(data.X, data.y, data.task)[1]
+    with pytest.raises(InvalidInput, match="give the tasks that were fitted"):
+        model.note_spreads(tasks.select(places))

@@ -65,6 +65,11 @@ class Predicting(Fitted):
     def note_spreads(self, tasks: TaskSet) -> None:
         """Works coef_spread_ out, of the tasks that ``fit_tasks`` had. Apart from it, as it takes
         about as long as the models at home."""
+        if tuple(tasks.labels) != tuple(self.tasks_):
+            raise InvalidInput(
+                f"these are {tasks.n_tasks} tasks, and not in the order of the {len(self.tasks_)} "
+                "models: give the tasks that were fitted, or one's spread would be another's"
+            )
         self._spread = self._spread_of(self._home(tasks, self._schema, loss_named(self.loss)))
 
     @isolated()
