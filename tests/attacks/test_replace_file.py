@@ -37,13 +37,13 @@ def test_whoever_reads_while_three_write_sees_a_whole_file(tmp_path: Path) -> No
     """With one fixed name for what is being written, a third of the reads saw a mixture."""
     path = tmp_path / "model"
     files.replace_file(path, b"a" * LETTERS)
-    writers = [writer(path, letter, 40) for letter in "abc"]
     reads = 0
-    while any(one.poll() is None for one in writers):
-        assert is_whole(path.read_bytes())
-        reads += 1
-    assert [one.returncode for one in writers] == [0, 0, 0]
-    assert reads > 10
+    while reads <= 10:  # a busy machine lets the writers end before the reader has had its turns
+        writers = [writer(path, letter, 40) for letter in "abc"]
+        while any(one.poll() is None for one in writers):
+            assert is_whole(path.read_bytes())
+            reads += 1
+        assert [one.returncode for one in writers] == [0, 0, 0]
     assert [left.name for left in tmp_path.iterdir()] == ["model"]
 
 
