@@ -20,6 +20,8 @@ from tacit.privacy.mechanisms import (
     SymmetricGaussian,
     VoteSum,
 )
+from tacit.privacy.mechanisms.noises import GaussianNoise
+from tacit.privacy.mechanisms.noisy_statistic import exactly_noised
 from tacit.privacy.mechanisms.recorded import other_than_recorded
 
 M, COUNT, D, CLIP, SMALL = 4, 3, 5, 1.5, 1e-6
@@ -122,3 +124,9 @@ def test_what_cannot_be_is_refused() -> None:
         SideBySide("GaussianSum", CLIP, 1.0, 0)
     with pytest.raises(InvalidInput, match=r"shape \(units, 3, dim\)"):
         SideBySide("GaussianSum", CLIP, 1.0, 3).release(np.ones((4, 2, 5)), None)
+
+
+def test_noise_of_another_shape_is_not_used_twice() -> None:
+    counts, one = np.zeros(3, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    with pytest.raises(InvalidInput, match=r"noise of shape \(1,\) was drawn for \(3,\) numbers"):
+        exactly_noised(counts, one, GaussianNoise(1.0))

@@ -167,7 +167,13 @@ def test_sums_are_of_clipped_rows() -> None:
 @pytest.mark.parametrize("limit", [1e-12, 2.0**-73, 2.0**-490])
 @pytest.mark.parametrize(
     ("left", "right"),
-    [(1e-163, 1e70), (1e-310, 1e300), (1e-200, 1e-100), (2.0**500 * 0.6, 2.0**500), (1e75, 1e75)],
+    [
+        (1e-163, 1e70),
+        (1e-310, 1e300),
+        (1e-200, 1e-100),
+        (1e75, 1e75),
+        *((2.0**500 * near, 2.0**500) for near in (0.55, 0.7, 0.8, 0.95)),
+    ],
 )
 def test_no_row_is_longer_than_its_limit_whatever_its_factors_are(
     left: float, right: float, limit: float
