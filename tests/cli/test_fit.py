@@ -265,8 +265,9 @@ def test_a_terminal_sees_rounds_spend_and_time_left(
     assert json.loads(done.out)["tasks"] == 12
 
 
-def test_elsewhere_nothing_is_shown(desk: Desk, command: Command) -> None:
-    assert command(*desk.fit()).err == ""
+def test_elsewhere_nothing_is_shown_but_warnings(desk: Desk, command: Command) -> None:
+    shown = command(*desk.fit()).err.splitlines()
+    assert all(line.startswith("tacit: warning: joining") for line in shown)  # noise decides
 
 
 def test_two_declared_categories_make_a_classifier(desk: Desk, command: Command) -> None:
