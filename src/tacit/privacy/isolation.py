@@ -46,12 +46,17 @@ def products(X: FloatArray, A: FloatArray) -> FloatArray:
 
 
 def _summed(rows: FloatArray, A: FloatArray) -> FloatArray:
-    """One block; features outside, rows inside: the inner loops are long, and elementwise."""
+    """One block; features outside, rows inside: the inner loops are long, and elementwise.
+
+    Where rows are few, many features are multiplied at once; they are added one after the other.
+    """
     total = np.zeros((len(A), len(rows)))
-    term = np.empty_like(total)
-    for x, a in zip(np.ascontiguousarray(rows.T), A.T, strict=True):
-        np.multiply(a[:, None], x, out=term)
-        total += term
+    columns, weights = np.ascontiguousarray(rows.T), A.T
+    step = max(1, 2 * _BLOCK // max(1, total.size))
+    for start in range(0, len(columns), step):
+        some = slice(start, start + step)
+        for term in np.multiply(weights[some, :, None], columns[some, None], order="C"):
+            total += term
     return total.T
 
 
