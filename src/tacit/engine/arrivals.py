@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.engine.protocol import Message, Released, Transcript, Unprotected
+from tacit.engine.protocol import Message, Progress, Released, Transcript, Unprotected
 from tacit.engine.trust import Edge
 from tacit.errors import InvalidInput
 from tacit.linear.threads import one_blas_thread
@@ -179,6 +179,16 @@ def run_arrivals(parties: Parties, schedule: Iterable[Visit]) -> Moment:
     if not end:
         raise InvalidInput("the schedule has no visit: no node sends anything")
     return end[0]
+
+
+def told(schedule: Iterable[Visit], parties: Parties, progress: Progress) -> Iterator[Visit]:
+    """The schedule, while somebody is told how many messages have come, a hundred times at most."""
+    done, of = 0, sum(node.releases for node in parties.nodes)
+    for visit in schedule:
+        yield visit
+        before, done = done, done + len(visit.arriving)
+        if progress is not None and 100 * done // of > 100 * before // of:
+            progress("messages", done, of)
 
 
 def _message(parties: Parties, edge: Edge, now: Moment, t: int) -> Arrival:

@@ -21,6 +21,7 @@ from tacit.arrays import IntArray
 from tacit.engine import Message, Outcome, Progress, run_rounds
 from tacit.errors import InvalidInput
 from tacit.estimator import learner
+from tacit.estimator.progress import Asked, shown
 from tacit.neural import mixing
 from tacit.neural.after_rounds import AfterRound, watched
 from tacit.neural.checkpoint import Checkpoint, left_off, named_run
@@ -124,12 +125,13 @@ class FederatedMTL(NetworksInSilos):
         task: Any = None,
         *,
         person: Any = None,
-        progress: Progress = None,
+        progress: Asked = None,
         watch: Any = None,
     ) -> FederatedMTL:
         """Learns from all clients; ``task`` says whose each row is.
 
-        ``person`` (N,): with ``unit="example"``, whom in a silo each row is about.
+        ``person`` (N,): with ``unit="example"``, whom in a silo each row is about. ``progress`` is
+        told (step, done, of) after each round; None: a terminal shows it; False: nobody is told.
         ``watch=(X, y, task)``: rows of the trusted side; loss and accuracy on them and ε after each
         round go to ``private_history_``. They steer nothing.
         """
@@ -143,7 +145,7 @@ class FederatedMTL(NetworksInSilos):
             warn_of_measured(classes)
         examples, labels, whose = gathered(rows, targets, task, person)
         trainer = self._trainer(stacked, examples)
-        return self._learned(trainer, labels, classes, progress, watch, whose)
+        return self._learned(trainer, labels, classes, shown(progress), watch, whose)
 
     def fit_tasks(
         self, tasks: TaskSet, schema: Schema, *, progress: Progress = None

@@ -41,7 +41,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Outcome, Progress, Unprotected, combined
-from tacit.engine.arrivals import GRADIENT, Parties, Visit, run_arrivals
+from tacit.engine.arrivals import GRADIENT, Parties, Visit, run_arrivals, told
 from tacit.engine.latencies import Latency, Uniform, visits
 from tacit.errors import InvalidInput
 from tacit.estimator import Home, learner
@@ -115,9 +115,8 @@ class AsyncProximal(PublicModels):
     # --- what is shared ------------------------------------------------------------------------
 
     def _open(self, home: Home) -> Message:
-        """The problem that the updates converge to, solved exactly; λ and τ by held-out rows.
-
-        As published: by S3's own nodes and server, without their noises."""
+        """The problem that the updates converge to, solved exactly; λ and τ by held-out rows. As
+        published: by S3's own nodes and server, without their noises."""
         if self.as_published:
             return self._as_printed(home, None).shared
         (shared, own), problems = _penalties(self.penalty), home.problems
@@ -144,9 +143,9 @@ class AsyncProximal(PublicModels):
             setting, rows = self._setting(home, door), self._rows(home, door)
             return run_through_trusted_server(home, door, setting, rows, progress)
         if self.as_published:
-            return self._as_printed(home, door)
+            return self._as_printed(home, door, progress)
         parties, plans = self._parties(home, door), self._plans(home, door)
-        end = (self._engine or run_arrivals)(parties, self._schedule(parties, door))
+        end = (self._engine or run_arrivals)(parties, self._schedule(parties, door, progress))
         server = self._server(self._setting(home, door), plans)
         shared: Message = {
             "P": server.after(
@@ -157,7 +156,7 @@ class AsyncProximal(PublicModels):
         }
         return Outcome(shared, end.transcript)
 
-    def _as_printed(self, home: Home, door: Door | None) -> Outcome:
+    def _as_printed(self, home: Home, door: Door | None, progress: Progress = None) -> Outcome:
         """Algorithm 1, or Eq. (6)–(9); the trajectory is noted for private_history_."""
         settings = self.as_published if isinstance(self.as_published, Printed) else Printed()
         shared, own = _penalties(self.penalty)
@@ -166,7 +165,8 @@ class AsyncProximal(PublicModels):
         width = columns if self.fit_intercept else columns - 1
         run = paper_run(settings, home.problems, home.loss, (shared, own), width)
         parties = run.parties(MOST_RELEASES if self.releases == "auto" else self.releases, door)
-        end, found = watched(run, parties, self._schedule(parties, door, settings.staleness))
+        schedule = self._schedule(parties, door, progress, settings.staleness)
+        end, found = watched(run, parties, schedule)
         self.private_history_ = found.lines
         self._stages = [np.pad(W, ((0, 0), (0, columns - width))) for W in found.models]
         parts = run.parts(parties, end, columns)
@@ -174,12 +174,12 @@ class AsyncProximal(PublicModels):
         return Outcome({**parts, "trust": Declared(np.full(m, TWIN_TRUST))}, end.transcript)
 
     def _schedule(
-        self, parties: Parties, door: Door | None, staleness: int | None = None
+        self, parties: Parties, door: Door | None, progress: Progress, staleness: int | None = None
     ) -> Iterator[Visit]:
         """Who arrives when."""
         releases = [node.releases for node in parties.nodes]
         latency, seed = self.latency or Uniform(), self._seed(door)
-        return visits(latency, releases, seed=seed, staleness=staleness)
+        return told(visits(latency, releases, seed=seed, staleness=staleness), parties, progress)
 
     def _plans(self, home: Home, door: Door) -> list[NodePlan]:
         """What each node does."""
