@@ -79,6 +79,34 @@ def test_people_report_once(home: Path, command: Command) -> None:
         assert len([e for e in ledger.entries() if e.kind == "spend"]) == 1
 
 
+def test_resume_writes_the_reports_that_were_charged(home: Path, command: Command) -> None:
+    """Whatever the rows hold by then."""
+    assert command(*fit(home)).code == 0
+    assert command(*run(home), "--resume").code == 2  # nothing to take up
+    assert not (home / "people.csv.ledger.sqlite").exists()
+    assert command(*run(home)).code == 0
+    assert "--resume" in command(*run(home, "again.csv")).err
+    people = home / "people.csv"
+    people.write_text(people.read_text().replace("p00,", "p00,9"))
+    assert command(*run(home, "again.csv"), "--resume").code == 0
+    assert (home / "again.csv").read_bytes() == (home / "reports.csv").read_bytes()
+    with Ledger(home / "people.csv.ledger.sqlite", read_only=True) as ledger:
+        assert len([e for e in ledger.entries() if e.kind == "spend"]) == 1
+
+
+def test_resume_is_for_the_same_people_and_encoder(home: Path, command: Command) -> None:
+    assert command(*fit(home)).code == 0
+    assert command(*run(home)).code == 0
+    people, whole = home / "people.csv", (home / "people.csv").read_text()
+    people.write_text(whole + "p99,1,1,2\n")
+    assert command(*run(home, "again.csv"), "--resume").code == 2
+    people.write_text(whole)
+    shutil.rmtree(home / "encoder")
+    assert command(*fit(home, "--wanted", "noon")).code == 0
+    assert command(*run(home, "again.csv"), "--resume").code == 2
+    assert not (home / "again.csv").exists()
+
+
 def test_a_weights_file_says_which_sums_are_wanted(home: Path, command: Command) -> None:
     (home / "weights.csv").write_text("evening,noon\n1,0\n")
     by_weights = json.loads(command(*fit(home, "--weights", home / "weights.csv")).out)

@@ -14,7 +14,7 @@ import typer
 
 from tacit.cli.encoder_folders import COLLECTOR, DEVICE, part_of, require_new, write_cells
 from tacit.cli.options import Delta, Ignore, Table, TableFormat, grouped, one_of
-from tacit.cli.output import AsJson, examples, say
+from tacit.cli.output import AsJson, examples, say, warn
 
 if TYPE_CHECKING:
     from tacit.arrays import FloatArray
@@ -27,7 +27,10 @@ FIT_EXAMPLES = examples(
     "tacit encode fit volunteers.csv --weights sums.csv --epsilon 2 --delta 0 --mechanism laplace"
     " --out encoder",
 )
-RUN_EXAMPLES = examples("tacit encode run encoder people.csv --user name --out reports.csv")
+RUN_EXAMPLES = examples(
+    "tacit encode run encoder people.csv --user name --out reports.csv",
+    "tacit encode run encoder people.csv --user name --out reports.csv --resume",
+)
 DECODE_EXAMPLES = examples("tacit encode decode encoder reports.csv --out estimates.csv")
 
 MECHANISMS = ("auto", "laplace", "knorm", "privunit", "gaussian")
@@ -203,25 +206,29 @@ def run(
     ledger: Annotated[
         Path | None, typer.Option(help="Where it is recorded; else TABLE.ledger.sqlite.")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take up an interrupted run: the same reports again.")
+    ] = False,
     *,
     form: TableFormat,
     as_json: AsJson = False,
 ) -> None:
     """Report each person of a table, once, with noise; what was spent is recorded beside it.
 
-    If somebody reported before, nobody's report is made (exit status 3). A cell that holds no
-    number is nobody else's business: that row is reported like the centre of all rows.
+    If somebody reported before, nobody's report is made (exit status 3); --resume writes those of
+    the same people through the same encoder as they were made. A cell that holds no number is
+    nobody else's business: that row is reported like the centre of all rows.
     """
     from tacit.cli.places import dataset_place, ledger_beside, require_place
     from tacit.federation.reporting import reported
-    from tacit.privacy.release import new_run
 
     encoder = _exported(part_of(directory, DEVICE), as_json=as_json)
     require_new(out)
     file = ledger or ledger_beside(dataset_place(table))
     require_place(file)
     people, rows = _people(form.read(table), user, encoder.layers["feature_names"])
-    reports = reported(encoder, new_run(), people, rows, file.absolute())
+    run = _run_of(encoder, people, file, resume=resume)
+    reports = reported(encoder, run, people, rows, file.absolute())
     names = [f"report{i}" for i in range(encoder.width)]
     write_cells(out, {user: people}, dict(zip(names, reports.T, strict=True)))
     promised = encoder.guarantee
@@ -234,6 +241,27 @@ def run(
     }
     said = f"Written: {out}, {len(people)} reports, each charged in {file}\n\n{promised}"
     say(found, said, as_json=as_json)
+
+
+def _run_of(encoder: ExportedEncoder, people: list[str], file: Path, *, resume: bool) -> str:
+    """The run of these people through this encoder, which its name is made of: whoever comes back
+    finds it. Without --resume they would report a second time, which the ledger refuses."""
+    from tacit.certificate import digest
+    from tacit.errors import InvalidInput
+    from tacit.privacy.ledger import Ledger, new_run
+
+    name, begun = digest({"encoder": encoder.digest, "people": people}), False
+    if file.exists():
+        with Ledger(file, read_only=True) as ledger:
+            begun = ledger.begun(name)
+    if begun and not resume:
+        warn(["the same people reported through this encoder: --resume writes those reports"])
+        return new_run()
+    if resume and not begun:
+        raise InvalidInput(
+            f"{file} has no run of these people through this encoder; report without --resume"
+        )
+    return name
 
 
 def _exported(place: Path, *, as_json: bool) -> ExportedEncoder:
