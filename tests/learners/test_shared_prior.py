@@ -345,7 +345,7 @@ def test_no_row_sent_is_longer_than_its_clip(related: Generated) -> None:
     schema, tasks = model._declare(related.X, related.y, related.task)
     home: Home = model._home(tasks, schema, Squared())
     facts = Facts(tuple(range(80)), 6, home.loss, home.declared_features, True, "replace", 100.0)
-    coordinator, participant = Coordinator.planned(facts), Tasks(home)
+    coordinator, participant = Coordinator.planned(facts), Tasks(home, 80)
     named = {step.name.split()[0]: step for step in coordinator.steps}
     shared = coordinator.start()
     for kind in ("level", "size", "directions", "length", "information", "scores"):

@@ -206,7 +206,7 @@ class MultiTaskEstimator(Predicting):
         found = Home(problems, loss, np.repeat(declared, widths).astype(bool), known_target)
         open_columns = np.zeros(tasks.X.shape[1] + found.n_outputs, dtype=bool)
         open_columns[: len(schema.open_columns)] = schema.open_columns  # classes have no range
-        return replace(found, open_columns=open_columns)
+        return replace(found, open_columns=open_columns, labels=tasks.labels)
 
     def _door(self, labels: tuple[Hashable, ...], schema: Schema) -> Door | None:
         budget = getattr(self, "budget", None)

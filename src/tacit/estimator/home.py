@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from tacit.errors import InvalidInput
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
 from tacit.parameters import LARGEST
-from tacit.tasks import TaskSet
+from tacit.tasks import TaskSet, canonical_label
 from tacit.tasks.targets import TARGET
 
 _NONE = np.zeros(0, dtype=bool)
@@ -29,6 +30,7 @@ class Home:
     open_columns: BoolArray = field(  # (d + k,), targets last; or (0,): all have a scale
         default_factory=lambda: _NONE, kw_only=True
     )
+    labels: Sequence[Hashable] = field(default=(), kw_only=True)  # m of them, where samples matter
 
     @property
     def n_outputs(self) -> int:
@@ -45,7 +47,17 @@ class Home:
 
     def select(self, tasks: Sequence[int]) -> Home:
         """These tasks only, in this order."""
-        return replace(self, problems=self.problems.select(tasks))
+        labels = [self.labels[i] for i in tasks] if self.labels else ()
+        return replace(self, problems=self.problems.select(tasks), labels=labels)
+
+    def sampled(self, share: float) -> BoolArray:
+        """(m,): whether a task is in a public sample of about this share of all tasks. It follows
+        from the task's label alone, so that it is the same wherever the others are."""
+        if share >= 1:
+            return np.ones(self.problems.n_tasks, dtype=bool)
+        texts = (canonical_label(label).encode() for label in self.labels)
+        lots = b"".join(hashlib.sha256(text).digest()[:8] for text in texts)
+        return np.asarray(np.frombuffer(lots, "<u8") < share * 2.0**64)
 
 
 def require_moderate(tasks: TaskSet) -> None:

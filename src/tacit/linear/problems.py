@@ -190,14 +190,19 @@ def each_block(problems: Problems, work: Callable[[Block], None]) -> None:
             pass
 
 
-def of_each_chunk(problems: Problems, work: Callable[[Problems], FloatArray]) -> FloatArray:
-    """What ``work`` makes of the tasks, (m, ...), a chunk on each core at a time."""
+def of_each_chunk(
+    problems: Problems, work: Callable[..., FloatArray], *more: FloatArray
+) -> FloatArray:
+    """What ``work`` makes of the tasks, (m, ...), and of what else is known of each (m, ...): a
+    chunk on each core at a time."""
     most = min(CHUNK, max(1, CHUNK_VALUES // problems.X.shape[1] ** 2))
     chunks = list(problems.chunks(most))
+    cuts = np.cumsum([chunk.n_tasks for chunk in chunks[:-1]])
+    parts = [np.split(known, cuts) for known in more]
     if len(chunks) == 1:
-        return isolated()(work)(chunks[0])
+        return isolated()(work)(*chunks, *more)
     with isolated(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return np.concatenate(list(pool.map(isolated()(work), chunks)))
+        return np.concatenate(list(pool.map(isolated()(work), chunks, *parts)))
 
 
 # --- stacks of matrices --------------------------------------------------------------------------

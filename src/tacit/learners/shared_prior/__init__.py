@@ -36,13 +36,13 @@ class BetweenTasks(PrivateLearner):
         return True
 
     def _open(self, home: Home) -> Message:
-        return open_prior(Tasks(home))
+        return open_prior(home)
 
     def _coordinator(self, facts: Facts) -> Coordinator | NothingShared:
         return NothingShared() if must_stay_apart(facts) else Coordinator.planned(facts)
 
     def _participant(self, home: Home, facts: Facts) -> Tasks:
-        return Tasks(home)
+        return Tasks(home, facts.n_tasks)
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         if APART in shared:
@@ -117,17 +117,17 @@ UNLIMITED = 1e9
 """μ at which the twin is planned: nothing is added to its sums."""
 
 
-def open_prior(tasks: Tasks) -> Message:
+def open_prior(home: Home) -> Message:
     """The same steps, summed exactly."""
-    home = tasks.home
     labels, width = tuple(range(home.problems.n_tasks)), home.problems.X.shape[1]
     declared = home.declared_features, home.declared_target
     facts = Facts(labels, width, home.loss, *declared, neighbours="replace", mu=UNLIMITED)
     coordinator = Coordinator.planned(facts)
     shared: Message = coordinator.start()
+    tasks, state = Tasks(home, facts.n_tasks), None
     for step in coordinator.steps:
         assert isinstance(step.mechanism, WithGaussianNoise)
-        rows, _ = tasks.contribute(step, shared, None)
+        rows, state = tasks.contribute(step, shared, state)
         statistic = step.mechanism.statistic
         total = statistic.total(*statistic.checked(rows, None))
         found = coordinator.after(step, values_of(shared), total, 0.0)

@@ -21,6 +21,7 @@ from tacit.learners.shared_prior.release_schedule import (
     is_wide,
     score_width,
     variance_grid,
+    voting_share,
 )
 from tacit.learners.shared_prior.shrinkage import nearness, smooth_vote, square_root
 from tacit.privacy.mechanisms.grid import smat
@@ -142,6 +143,10 @@ class Coordinator:
 
     # --- votes ---------------------------------------------------------------------------------
 
+    @property
+    def _n_voters(self) -> float:
+        return voting_share(self.facts.n_tasks) * self.facts.n_tasks
+
     def _voted(
         self, step: Step, total: FloatArray, sigma: float
     ) -> tuple[float, float, float, float]:
@@ -150,8 +155,7 @@ class Coordinator:
         scales, noises = (np.log(x) for x in variance_grid(step.name, self.facts.loss))
         near = nearness(scales, LIKE["scale"]), nearness(noises, LIKE["noise"])
         alike = np.asarray(np.kron(*near), dtype=np.float64)
-        n_tasks, indifference = self.facts.n_tasks, INDIFFERENCE["variances"]
-        log_prior = smooth_vote(total, sigma, alike, n_tasks, indifference)
+        log_prior = smooth_vote(total, sigma, alike, self._n_voters, INDIFFERENCE["variances"])
         posterior = log_prior.reshape(len(scales), len(noises))
         if wide:
             usual = (scales[:, None] / 4) ** 2 + ((noises + 0.4) / 2.5) ** 2
@@ -166,7 +170,7 @@ class Coordinator:
         one = np.ones((options, options))
         same = (1 + np.kron(np.eye(spreads), one) + np.eye(spreads * options)) / 3
         alike = np.asarray(np.kron(same, nearness(np.log10(VOTED), LIKE["home"])))
-        log_prior = smooth_vote(total, sigma, alike, self.facts.n_tasks, INDIFFERENCE["priors"])
+        log_prior = smooth_vote(total, sigma, alike, self._n_voters, INDIFFERENCE["priors"])
         rows = log_prior.reshape(spreads * options, -1)
         fine = [np.interp(np.log10(SCALES), np.log10(VOTED), row) for row in rows]
         return np.stack(fine).reshape(spreads, options, -1)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -14,14 +13,20 @@ from tacit.arrays import BoolArray, FloatArray
 from tacit.engine import Message, Step
 from tacit.estimator import Home
 from tacit.estimator.open_scale import in_shared_units, scale_votes
-from tacit.learners.shared_prior.gaussian_tasks import Likelihoods, View, likelihoods
+from tacit.learners.shared_prior.gaussian_tasks import View, likelihoods
 from tacit.learners.shared_prior.lessons import USUAL_SIZE, WINDOW, Lessons, Values, values_of
 from tacit.learners.shared_prior.posterior_mixture import VOTED, Priors
-from tacit.learners.shared_prior.release_schedule import variance_grid
+from tacit.learners.shared_prior.release_schedule import variance_grid, voting_share
+from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import ballots
 from tacit.linear.problems import Problems, of_each_chunk
-from tacit.linear.row_algebra import directed, or_zero
+from tacit.linear.row_algebra import directed, or_zero, row_sums, times_each
 from tacit.linear.threads import isolated
+
+VOTES = ("variances", "adjustment", "priors")
+FOLLOWED_BY = {"directions": "length", "information": "scores"}
+Kept = tuple[str, FloatArray]
+"""A step, and what the one before it found for it on its way: a row a task."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class Tasks:
     """All tasks of this process at once: private data in, contributions out."""
 
     home: Home
+    n_tasks: int  # m of the run, wherever the others are
 
     def select(self, units: Sequence[int]) -> Tasks:
         """These tasks only, in this order."""
@@ -40,52 +46,87 @@ class Tasks:
         return self.home.problems.speak(self.home.loss)
 
     @isolated()
-    def contribute(self, step: Step, shared: Message, state: Any) -> tuple[FloatArray, Any]:
+    def contribute(
+        self, step: Step, shared: Message, state: Kept | None
+    ) -> tuple[FloatArray, Kept | None]:
         """One row per task; the mechanism clips it whatever it is."""
         if step.name == "scale":
             return or_zero(scale_votes(self.home), self._speaks), None
         values = values_of(shared)
         scaled = in_shared_units(self.home, float(values["target_scale"]), values["feature_scale"])
-        rows = of_each_chunk(scaled, partial(self._said, step, values))
-        return or_zero(rows, self._speaks), None
+        kind, _, number = step.name.partition(" ")
+        if kind in VOTES:
+            return self._voted(step, values, scaled), None
+        known = () if state is None or state[0] != step.name else (state[1],)
+        found = of_each_chunk(scaled, partial(self._said, kind, values), *known)
+        if kind not in FOLLOWED_BY:
+            return or_zero(found, self._speaks), None
+        width = scaled.X.shape[1]
+        sent = width + 1 if kind == "directions" else width * (width + 1) // 2
+        kept = f"{FOLLOWED_BY[kind]} {number}", found[:, sent:]
+        return or_zero(found[:, :sent], self._speaks), kept
 
-    def _said(self, step: Step, values: Values, problems: Problems) -> FloatArray:
-        loss = self.home.loss
-        if step.name == "priors":
-            priors = Priors.of(values)
-            return ballots(priors.evidence(priors.likelihoods(problems, loss), VOTED)[0])
-        told = Lessons.of(values)
-        covariance = told.noise**2 * told.frame @ told.frame.T
-        tasks = likelihoods(problems, loss, told.mean, covariance)
-        match step.name.split()[0]:
+    def _voted(self, step: Step, values: Values, problems: Problems) -> FloatArray:
+        """The ballots of those whom a public sample asks; the others' are empty."""
+        asked = self.home.sampled(voting_share(self.n_tasks))
+        chosen = np.flatnonzero(asked) if asked.any() else np.zeros(1, dtype=np.int64)
+        some = problems if asked.all() else problems.select(chosen)
+        found = of_each_chunk(some, partial(ballots_on, step, values, self.home.loss))
+        rows = np.zeros((problems.n_tasks, found.shape[1]))
+        rows[chosen] = found
+        return or_zero(rows, self._speaks & asked)
+
+    def _said(
+        self, kind: str, values: Values, problems: Problems, known: FloatArray | None = None
+    ) -> FloatArray:
+        """What is sent, and beside it what the following step needs to know."""
+        told, tilt = Lessons.of(values), float(values["tilt"])
+        match kind:
             case "level":
-                return levels(tasks)
+                return levels(problems)
             case "size":
-                return sizes(tasks, told)
-        view = View.of(tasks, told.mean, told.frame)
-        tilt = float(values["tilt"])
-        match step.name.split()[0]:
+                return sizes(problems, told)
+            case "scores" if known is not None:
+                return joined(known / told.score_clip(float(values["score_width"])), tilt)
+        view = view_of(problems, self.home.loss, told)
+        match kind:
             case "directions":
                 return directions(view, told, tilt)
             case "length":
-                return lengths(view, told)
-            case "information":
-                return centred_triangles(view.scores(told.noise)[0])
-            case "scores":
-                clip = told.score_clip(float(values["score_width"]))
-                return joined(view.scores(told.noise)[1] / clip, tilt)
-        scales, noises = variance_grid(step.name, loss)
-        return ballots(view.log_likelihood(scales, told.noise * noises))
+                return lengths(view, told, known)
+        information, scores = view.scores(told.noise)
+        if kind == "information":
+            return np.column_stack([centred_triangles(information), scores])
+        return joined(scores / told.score_clip(float(values["score_width"])), tilt)
 
 
-def levels(tasks: Likelihoods) -> FloatArray:
-    """(m, 1): the average target, in [−1, 1]."""
-    return np.asarray(np.clip(tasks.g[:, -1:] / np.maximum(tasks.rows, 1)[:, None], -1, 1))
+def view_of(problems: Problems, loss: Loss, told: Lessons) -> View:
+    """The tasks in the coordinates of a step."""
+    covariance = told.noise**2 * told.frame @ told.frame.T
+    return View.of(likelihoods(problems, loss, told.mean, covariance), told.mean, told.frame)
 
 
-def sizes(tasks: Likelihoods, told: Lessons) -> FloatArray:
+def ballots_on(step: Step, values: Values, loss: Loss, problems: Problems) -> FloatArray:
+    """(m, K): on every prior at every scale, or on (c, s)."""
+    if step.name == "priors":
+        priors = Priors.of(values)
+        return ballots(priors.evidence(priors.likelihoods(problems, loss), VOTED)[0])
+    told = Lessons.of(values)
+    scales, noises = variance_grid(step.name, loss)
+    view = view_of(problems, loss, told)
+    return ballots(view.log_likelihood(scales, told.noise * noises))
+
+
+def levels(problems: Problems) -> FloatArray:
+    """(m, 1): the average target, in [−1, 1]; zero without an intercept."""
+    total = problems.sum_rows(problems.X[:, -1] * problems.y)
+    return np.asarray(np.clip(total / np.maximum(problems.sizes, 1), -1, 1)[:, None])
+
+
+def sizes(problems: Problems, told: Lessons) -> FloatArray:
     """(m, 1): the log of the root mean square left by the level, over WINDOW, in [−1, 1]."""
-    square = tasks.residual(told.mean) / np.maximum(tasks.rows, 1) / USUAL_SIZE**2
+    left = problems.y - row_sums(problems.X * told.mean)
+    square = problems.sum_rows(left**2) / np.maximum(problems.sizes, 1) / USUAL_SIZE**2
     return np.clip(0.5 * np.log(square + 1e-12)[:, None] / WINDOW, -1, 1)
 
 
@@ -97,15 +138,17 @@ def joined(rows: FloatArray, tilt: float) -> FloatArray:
 
 
 def directions(view: View, told: Lessons, tilt: float) -> FloatArray:
-    """Each task's own deviation from the shared mean, at norm one, in the outer coordinates."""
-    inner = np.linalg.solve(told.base, told.frame)
-    u, _ = view.own(told.noise)
-    return joined(directed(np.matmul(u[:, None, :], inner.T)[:, 0]), tilt)
+    """Each task's own deviation from the shared mean, at norm one, in the outer coordinates; and
+    its own scale."""
+    inner = np.asarray(np.linalg.solve(told.base, told.frame), dtype=np.float64)
+    u, scales = view.own(told.noise)
+    return np.column_stack([joined(directed(times_each(u, inner.T)), tilt), scales])
 
 
-def lengths(view: View, told: Lessons) -> FloatArray:
-    """(m, 2): slope and stride · curvature of each log likelihood along the direction, norm one."""
-    _, scales = view.own(told.noise)
+def lengths(view: View, told: Lessons, known: FloatArray | None) -> FloatArray:
+    """(m, 2): slope and stride · curvature of each log likelihood along the direction, norm one;
+    of tasks whose own scales (m, 1) may be known."""
+    scales = view.own(told.noise)[1] if known is None else known[:, 0]
     slope, curvature = view.along(told.direction, scales)
     return directed(np.stack([slope, told.stride * curvature], axis=1))
 

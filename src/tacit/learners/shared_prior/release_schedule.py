@@ -35,6 +35,7 @@ COARSE = 0.4  # the direction rounds of a rich run
 REFINING = {"votes": 0.12, "information": 0.18, "scores": 0.7}
 MOST_REFINEMENTS = 6
 SECOND_REFINEMENT = 0.03  # a further one must keep the noise below this
+VOTERS = 10_000  # so many tasks' ballots say as much as more
 MEAN_ONLY = (4.0, 8.0)  # noise from which a moment gives way to the mean, and where it is given up
 
 
@@ -143,6 +144,18 @@ def _mechanism(name: str, share: float, facts: Facts) -> Mechanism:
         case "information":
             return GaussianSum.for_mu(math.sqrt(facts.width) / 2, mu, neighbours)
     return GaussianSum.for_mu(1.0, mu, neighbours)
+
+
+def voting_share(n_tasks: int) -> float:
+    """Of the tasks: whose ballots are asked for.
+
+    Sums of k ballots, each within [0, 1], have a sampling error of √k/2 at most. At k = 10,000 that
+    is 50, no more than what is indifferent anyway (½% or 1% of k), and noise is far below it.
+
+    >>> voting_share(400), voting_share(1_000_000)
+    (1.0, 0.01)
+    """
+    return min(1.0, VOTERS / n_tasks)
 
 
 def is_wide(step: str) -> bool:
