@@ -32,7 +32,7 @@ from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
 from tacit.neural.isolation_trial import doubt, same_bits
 from tacit.neural.pmtl import FederatedClients, FederatedPlan
-from tacit.neural.sampling import Everyone, Poisson
+from tacit.neural.sampling import Everyone, SecretCoins
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 from tacit.privacy.mechanisms.clipping import tree_norms
@@ -78,9 +78,9 @@ class Subject:
         torch.manual_seed(0)
         self.module = self.case.model().to(device)
         self.trainer = self.of(None)
-        self.plan = FederatedPlan(mixing.mean(CLIENTS), Poisson(RATE), CLIENTS, 1.0)
+        self.plan = FederatedPlan(mixing.mean(CLIENTS), SecretCoins(RATE), CLIENTS, 1.0)
         self.cohorts = [
-            Poisson(RATE).cohort(CLIENTS, np.random.default_rng(seed)) for seed in range(3)
+            SecretCoins(RATE).cohort(CLIENTS, np.random.default_rng(seed)) for seed in range(3)
         ] + [np.arange(n) for n in (1, 2, 5, 33)]
 
     def of(self, target: float | None) -> Trainer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum, LaplaceSum
+from tacit.privacy.people import beside_units
 from tacit.privacy.planning import UNIT, stated
 from tacit.privacy.signing import Signer
 
@@ -189,6 +191,16 @@ def test_what_was_spent_between_the_fit_and_the_certificate_is_in_it() -> None:
     assert "simulated noise" in found["reason"]
     assert promises.delta_beside(2e-5, 3) in found["not_covered"]
     assert promises.delta_beside(1e-5, 3) not in found["not_covered"]
+
+
+def test_a_raised_delta_is_said_once_and_of_the_people_it_was_said_of() -> None:
+    ledger = Ledger.in_memory()
+    about = subject(ledger, "ours", spend(ledger, "ours"))
+    spend(ledger, "theirs")
+    of_people = replace(about, guarantee=beside_units(about.guarantee, 500))
+    found = issued(of_people, None)["guarantee"]["not_covered"]
+    about_delta = [sentence for sentence in found if sentence.startswith(promises.DELTA)]
+    assert about_delta == [promises.delta_beside(2e-5, 500, "people")]
 
 
 def test_tasks_with_different_budgets_are_different_accounts() -> None:

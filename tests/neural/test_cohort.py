@@ -16,7 +16,7 @@ from tacit.errors import InvalidInput
 from tacit.neural import mixing
 from tacit.neural.cohort import CohortSum, Updates
 from tacit.neural.pmtl import Adaptive
-from tacit.neural.sampling import Everyone, Fixed, Poisson
+from tacit.neural.sampling import Everyone, Fixed, SecretCoins
 from tacit.privacy.accounting import Gaussian, epsilon
 from tacit.privacy.mechanisms.clipping import clipped
 from tacit.privacy.mechanisms.grid import grid
@@ -171,10 +171,10 @@ def test_bit_and_update_are_one_event_with_the_multiplier_of_both() -> None:
 def test_two_separate_poisson_events_would_claim_too_little() -> None:
     """PRIVACY.md: 5.05 claimed, 6.32 true at z = 1.5 each, p = 0.1, T = 100."""
     rate, rounds, delta = 0.1, 100, 1e-5
-    together = CohortSum(1.0, 1.5 / math.sqrt(2), Poisson(rate), 100, bit_multiplier=1.5)
+    together = CohortSum(1.0, 1.5 / math.sqrt(2), SecretCoins(rate), 100, bit_multiplier=1.5)
     assert together.update_multiplier == pytest.approx(1.5)
     true = epsilon([together.event("zero-out")] * rounds, delta)
-    apart = [Poisson(rate).event(100, 1.5, "zero-out")] * (2 * rounds)
+    apart = [SecretCoins(rate).event(100, 1.5, "zero-out")] * (2 * rounds)
     assert true == pytest.approx(6.32, abs=0.01)
     assert epsilon(apart, delta) == pytest.approx(5.05, abs=0.01)
 

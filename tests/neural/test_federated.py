@@ -23,7 +23,7 @@ from tacit.errors import (
 )
 from tacit.neural import FederatedMTL
 from tacit.neural.pmtl import Adaptive
-from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.sampling import Everyone, Fixed, Sampler, SecretCoins
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Release
@@ -227,7 +227,7 @@ def test_a_secure_run_with_declared_classes_is_proven() -> None:
     ("settings", "words"),
     [
         ({"noise": "simulated"}, "seeded generator"),
-        ({"sampling": Poisson(0.5), "noise_multiplier": 3.0}, "antipodal pair"),
+        ({"sampling": SecretCoins(0.5), "noise_multiplier": 3.0}, "antipodal pair"),
     ],
 )
 def test_what_is_not_proven_says_why(settings: dict[str, Any], words: str) -> None:

@@ -19,7 +19,7 @@ from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
 from tacit.neural.cohort import CohortSum
 from tacit.neural.pmtl import Adaptive, FederatedClients, FederatedPlan, FederatedServer
-from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.sampling import Everyone, Fixed, Sampler, SecretCoins
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 from tacit.privacy.budget import Budget
@@ -73,7 +73,7 @@ def run(
 
 @pytest.mark.parametrize(
     ("sampler", "kind"),
-    [(Poisson(0.5), "Poisson"), (Fixed(2), "Visible"), (Everyone(), "Gaussian")],
+    [(SecretCoins(0.5), "Poisson"), (Fixed(2), "Visible"), (Everyone(), "Gaussian")],
 )
 def test_swapping_the_sampler_swaps_the_event_on_the_ledger(sampler: Sampler, kind: str) -> None:
     p, ledger = plan(sampler), Ledger.in_memory()
@@ -89,7 +89,7 @@ def test_another_sampler_than_planned_is_stopped_before_noise(
     ledger, drawn = Ledger.in_memory(), plan(Fixed(2)).mechanism(1.0)
     monkeypatch.setattr(CohortSum, "at", lambda *_: drawn)
     with pytest.raises(LedgerError, match="not in the plan"):
-        run(plan(Poisson(0.5)), door(ledger))
+        run(plan(SecretCoins(0.5)), door(ledger))
     assert {entry.kind for entry in ledger.entries()} == {"ledger", "run"}
 
 
@@ -106,7 +106,7 @@ def test_the_adaptive_clip_costs_no_event_of_its_own() -> None:
     assert len({*clips, float(last.value)}) == ROUNDS + 1
 
 
-class Nobody(Poisson):
+class Nobody(SecretCoins):
     """Coins that all fell on the other side."""
 
     def cohort(self, clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -115,7 +115,7 @@ class Nobody(Poisson):
 
 def test_rounds_in_which_nobody_is_sampled_are_charged_as_any_other() -> None:
     spent = []
-    for sampler in (Nobody(0.5), Poisson(0.5)):
+    for sampler in (Nobody(0.5), SecretCoins(0.5)):
         p, ledger = plan(sampler), Ledger.in_memory()
         centres = run(p, door(ledger)).shared["centres"]
         spent.append(ledger.statement([0]).epsilon)
@@ -161,7 +161,7 @@ def killed_at(number: int, saved: dict[int, Checkpoint]) -> Any:
 
 
 def test_a_killed_run_resumes_with_the_ledgers_outputs_and_spends_once(tmp_path: Path) -> None:
-    p = plan(Poisson(0.5))
+    p = plan(SecretCoins(0.5))
     saved: dict[int, Checkpoint] = {}
     with Ledger(tmp_path / "ledger.sqlite") as ledger, pytest.raises(Killed):
         run(p, door(ledger), after=killed_at(4, saved))

@@ -33,7 +33,7 @@ from tacit.neural.pmtl import (
     Method,
     Worked,
 )
-from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.sampling import Everyone, Fixed, Sampler, SecretCoins
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 from tacit.privacy.budget import Budget
@@ -148,7 +148,7 @@ def worked(p: FederatedPlan, t: Trainer, cohort: NDArray[np.int64]) -> Worked:
 
 @pytest.mark.parametrize("make", MODULES)
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("sampler", [Poisson(0.4), Everyone()])
+@pytest.mark.parametrize("sampler", [SecretCoins(0.4), Everyone()])
 def test_an_update_has_the_same_bits_alone_in_any_subset_and_in_any_order(
     make: Callable[[], nn.Module], threads: int, sampler: Sampler
 ) -> None:
@@ -224,9 +224,9 @@ RELATIONS = {
 }
 PLANS: dict[str, tuple[Sampler, str, Method, Adaptive | None]] = {
     "everyone": (Everyone(), "mean", "mtl", None),
-    "Poisson": (Poisson(0.7), "mean", "fedavg", None),
+    "Poisson": (SecretCoins(0.7), "mean", "fedavg", None),
     "fixed, clusters": (Fixed(4), "clusters", "fedprox", None),
-    "Poisson, matrix, adaptive": (Poisson(0.7), "matrix", "mtl", Adaptive()),
+    "Poisson, matrix, adaptive": (SecretCoins(0.7), "matrix", "mtl", Adaptive()),
 }
 
 
@@ -263,7 +263,7 @@ def test_replacing_one_client_moves_the_sum_by_its_contribution_alone(
 @pytest.mark.parametrize("change", ["long", "NaN", "huge"])
 def test_no_module_lets_a_client_through(make: Callable[[], nn.Module], change: str) -> None:
     clients = rows(SIZES, next(make().parameters()).dtype)
-    p = FederatedPlan(mixing.mean(M), Poisson(0.7), M, 1.0)
+    p = FederatedPlan(mixing.mean(M), SecretCoins(0.7), M, 1.0)
     attack(p, trainer(make, clients), trainer(make, replaced(clients, REPLACEMENTS[change])))
 
 
@@ -281,7 +281,7 @@ def test_the_attack_sees_passes_that_are_as_large_as_the_cohort(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Softplus has other bits in the tail of a tensor: where that is, the cohort's size decides."""
-    t, p = trainer(odd), FederatedPlan(mixing.mean(M), Poisson(0.5), M, 1.0)
+    t, p = trainer(odd), FederatedPlan(mixing.mean(M), SecretCoins(0.5), M, 1.0)
     found = []
     for members in range(1, M + 1):
         monkeypatch.setattr(Trainer, "slots", lambda *_, members=members: members)
@@ -422,18 +422,18 @@ class Words(nn.Module):
 def test_modules_are_tried_and_found_to_keep_clients_apart(
     make: Callable[[], nn.Module], batch: int, shared: bool
 ) -> None:
-    assert doubt(trainer(make, batch=batch), Poisson(0.5), shared=shared) == ""
+    assert doubt(trainer(make, batch=batch), SecretCoins(0.5), shared=shared) == ""
 
 
 def test_a_module_that_looks_rows_up_is_tried_with_what_it_takes() -> None:
-    assert doubt(trainer(Words, batch=32), Poisson(0.5), shared=True) == ""
+    assert doubt(trainer(Words, batch=32), SecretCoins(0.5), shared=True) == ""
 
 
 @pytest.mark.parametrize("make", [odd_through_vmap, through_vmap, Words])
 def test_one_client_at_a_time_is_alone_by_construction(make: Callable[[], nn.Module]) -> None:
     t = replace(trainer(make), chunk=1)
     assert t.slots() == 1
-    assert doubt(t, Poisson(0.5), shared=True) == ""
+    assert doubt(t, SecretCoins(0.5), shared=True) == ""
 
 
 def test_what_is_tried_has_nothing_to_do_with_the_clients_numbers() -> None:
@@ -447,7 +447,7 @@ def test_what_is_tried_has_nothing_to_do_with_the_clients_numbers() -> None:
 def test_a_module_that_mixes_clients_or_draws_is_a_doubt(make: Callable[[], nn.Module]) -> None:
     t = trainer(make)
     state = torch.random.get_rng_state()
-    found = doubt(t, Poisson(0.5), shared=True)
+    found = doubt(t, SecretCoins(0.5), shared=True)
     assert "depends on the slot or on the neighbours" in found
     assert f"PyTorch {torch.__version__}" in found
     assert torch.equal(state, torch.random.get_rng_state())  # the user's draws go on as they were

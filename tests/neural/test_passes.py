@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import NOBODY, Examples
 from tacit.neural.passes import Pass, parts, slots, spared, unit_slots
-from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.sampling import Everyone, Fixed, Sampler, SecretCoins
 from tacit.neural.stacked import Stacked
 
 RNG = np.random.default_rng(0)
@@ -29,7 +29,7 @@ def trainer(sizes: list[int], batch: int = 10) -> Trainer:
 # --- the shape -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sampler", [Poisson(0.3), Fixed(5), Everyone()])
+@pytest.mark.parametrize("sampler", [SecretCoins(0.3), Fixed(5), Everyone()])
 @pytest.mark.parametrize("size", [1, 3, 7])
 def test_the_expected_number_of_passes_is_that_of_drawn_cohorts(
     sampler: Sampler, size: int
@@ -45,9 +45,9 @@ def test_the_expected_number_of_passes_is_that_of_drawn_cohorts(
     [(200, 0.2, 12, 0.8), (1000, 0.1, 12, 0.8), (10**4, 0.1, 10**4, 26.0)],
 )
 def test_idle_slots_are_few(clients: int, rate: float, most: int, fixed: float) -> None:
-    size = slots(Poisson(rate), clients, most, fixed)
+    size = slots(SecretCoins(rate), clients, most, fixed)
     assert size <= most
-    worked = Poisson(rate).passes(clients, size) * size
+    worked = SecretCoins(rate).passes(clients, size) * size
     assert worked < 1.15 * rate * clients
 
 
@@ -61,7 +61,8 @@ def test_the_shape_is_whole_vectors_or_one_client() -> None:
 
 def test_the_shape_is_the_same_whatever_the_clients_hold() -> None:
     shapes = {
-        trainer(sizes).slots(Poisson(0.4)) for sizes in ([3, 4, 5, 6], [0, 0, 0, 900], [1, 1, 1, 1])
+        trainer(sizes).slots(SecretCoins(0.4))
+        for sizes in ([3, 4, 5, 6], [0, 0, 0, 900], [1, 1, 1, 1])
     }
     assert len(shapes) == 1
 
@@ -100,7 +101,7 @@ def test_a_cohort_of_any_size_is_trained_whole() -> None:
     t = replace(trainer([4] * 50, batch=8), chunk=4)
     start = t.stacked.start().repeat(50, 1)
     order = np.arange(200).reshape(50, 4).repeat(2, axis=1)[None].repeat(2, axis=0)
-    everyone = t(start, t.stacked.start(), order, sampler=Poisson(0.02))  # expected: one
+    everyone = t(start, t.stacked.start(), order, sampler=SecretCoins(0.02))  # expected: one
     assert all(not torch.equal(w, t.stacked.start()) for w in everyone)
     assert [part.stop for part in parts(50, 4)][-1] == 50
 

@@ -26,7 +26,7 @@ from tacit.neural.pmtl import (
     Method,
     Worked,
 )
-from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.sampling import Everyone, Fixed, Sampler, SecretCoins
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
 
@@ -145,7 +145,7 @@ class Literal:
         return w
 
 
-@pytest.mark.parametrize("sampler", [Everyone(), Poisson(0.5), Fixed(2)])
+@pytest.mark.parametrize("sampler", [Everyone(), SecretCoins(0.5), Fixed(2)])
 def test_pmtl_is_algorithm_1(sampler: Sampler) -> None:
     t, p = trainer(), plan(sampler, z=1.0)
     gamma = 0.25
@@ -256,7 +256,7 @@ def test_noise_grows_with_the_reach_of_the_relation() -> None:
 # --- who takes part, and who cannot --------------------------------------------------------------
 
 
-class Nobody(Poisson):
+class Nobody(SecretCoins):
     """Coins that all fell on the other side."""
 
     def cohort(self, clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -296,7 +296,7 @@ def test_a_client_that_diverges_contributes_zero_and_keeps_what_it_had() -> None
 
 
 def test_the_same_state_and_coins_give_the_same_round() -> None:
-    t, p = trainer(), plan(Poisson(0.5), z=1.0, adaptive=Adaptive())
+    t, p = trainer(), plan(SecretCoins(0.5), z=1.0, adaptive=Adaptive())
     one, other = (Run(p, t, release=simulated(np.random.default_rng(1))) for _ in "ab")
     before, start = one.shared, one.models
     assert start is not None

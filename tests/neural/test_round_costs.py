@@ -8,7 +8,7 @@ import pytest
 
 from tacit.errors import BudgetExceeded, NotPure
 from tacit.neural.round_costs import epsilon_after, multiplier, rounds_that_fit
-from tacit.neural.sampling import Everyone, Fixed, Poisson
+from tacit.neural.sampling import Everyone, Fixed, SecretCoins
 from tacit.privacy.accounting import Cost, Gaussian, Visible, gaussian_mu
 from tacit.privacy.budget import Budget
 
@@ -26,8 +26,8 @@ def test_the_multiplier_is_the_smallest_that_fits() -> None:
 
 def test_poisson_is_calibrated_to_the_known_answer() -> None:
     """rate .1, T = 100, (1, 1e-5): 3.94175, bracketed instead of searched."""
-    within = epsilon_after(Poisson(0.1), 100, 3.9418, 100, 1e-5, "zero-out")
-    beyond = epsilon_after(Poisson(0.1), 100, 3.9410, 100, 1e-5, "zero-out")
+    within = epsilon_after(SecretCoins(0.1), 100, 3.9418, 100, 1e-5, "zero-out")
+    beyond = epsilon_after(SecretCoins(0.1), 100, 3.9410, 100, 1e-5, "zero-out")
     assert within <= 1.0 < beyond
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import InvalidInput
-from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.sampling import Everyone, Fixed, Sampler, SecretCoins
 from tacit.privacy import accounting
 from tacit.privacy.budget import Neighbours
 
@@ -16,7 +16,9 @@ ALPHA = 1e-6
 
 def test_poisson_takes_each_client_by_its_own_coin() -> None:
     rng = np.random.default_rng(0)
-    drawn = np.array([np.isin(np.arange(5), Poisson(0.3).cohort(5, rng)) for _ in range(20_000)])
+    drawn = np.array(
+        [np.isin(np.arange(5), SecretCoins(0.3).cohort(5, rng)) for _ in range(20_000)]
+    )
     for hits in drawn.sum(0):
         assert stats.binomtest(int(hits), len(drawn), 0.3).pvalue > ALPHA
     sizes = np.bincount(drawn.sum(1), minlength=6)
@@ -41,8 +43,8 @@ def test_everyone_is_everyone() -> None:
 @pytest.mark.parametrize(
     ("sampler", "neighbours", "event"),
     [
-        (Poisson(0.1), "zero-out", accounting.Poisson(0.1, 2.0, "zero-out")),
-        (Poisson(0.1), "replace", accounting.Poisson(0.1, 2.0, "replace")),
+        (SecretCoins(0.1), "zero-out", accounting.Poisson(0.1, 2.0, "zero-out")),
+        (SecretCoins(0.1), "replace", accounting.Poisson(0.1, 2.0, "replace")),
         (Fixed(3), "zero-out", accounting.Visible(0.1, 0.5)),
         (Fixed(3), "replace", accounting.Visible(0.1, 1.0)),
         (Everyone(), "zero-out", accounting.Gaussian(0.5)),
@@ -63,7 +65,7 @@ def test_fixed_size_costs_what_the_specification_says() -> None:
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.5, float("nan")])
 def test_a_rate_is_a_probability(rate: float) -> None:
     with pytest.raises(InvalidInput, match=r"in \(0, 1\]"):
-        Poisson(rate)
+        SecretCoins(rate)
 
 
 def test_a_cohort_is_not_larger_than_everybody() -> None:

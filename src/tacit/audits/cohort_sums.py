@@ -34,7 +34,7 @@ from tacit.audits.cases import Asked, Audit, Case, task_claim
 from tacit.audits.participation import COUNTING, best_threshold
 from tacit.audits.round_isolation import round_isolation_audits
 from tacit.neural import mixing
-from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.sampling import Everyone, Fixed, Sampler, SecretCoins
 from tacit.privacy.accounting import Approximate, Event, Gaussian, epsilon
 from tacit.privacy.auditing import AuditResult, Claim, Side, above
 
@@ -190,7 +190,7 @@ def _claim(event: Approximate | Gaussian, subject: AuditedRound, *, flawed: bool
 # --- the cases -----------------------------------------------------------------------------------
 
 MEAN, OMEGA = mixing.mean(CLIENTS), mixing.relationship(np.ones((CLIENTS, CLIENTS)))
-SECRET, VISIBLY = Poisson(RATE), Fixed(round(RATE * CLIENTS))
+SECRET, VISIBLY = SecretCoins(RATE), Fixed(round(RATE * CLIENTS))
 BOTH = MULTIPLIER / math.sqrt(2)  # of update and bit, MULTIPLIER each
 
 

@@ -28,7 +28,7 @@ from tacit.audits.cases import Asked, Audit, Case, task_claim
 from tacit.audits.task_isolation import exact, moved, told_apart
 from tacit.engine import Unprotected
 from tacit.neural import mixing
-from tacit.neural.sampling import Everyone, Fixed, Poisson, Sampler
+from tacit.neural.sampling import Everyone, Fixed, Sampler, SecretCoins
 from tacit.neural.secret_streams import Coins
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.auditing import AuditResult, Side
@@ -168,9 +168,9 @@ _CLUSTERS = mixing.clusters(np.arange(SMALL) % 2)
 _OMEGA = mixing.relationship(1.0 / (1.0 + np.arange(SMALL)[:, None] + np.arange(SMALL)))
 AUDITED = (
     AttackedRun("everybody", Everyone(), mixing.mean(SMALL)),
-    AttackedRun("Poisson", Poisson(0.7), mixing.mean(SMALL), "fedavg"),
+    AttackedRun("Poisson", SecretCoins(0.7), mixing.mean(SMALL), "fedavg"),
     AttackedRun("fixed size, clusters", Fixed(4), _CLUSTERS, "fedprox"),
-    AttackedRun("Poisson, matrix, adaptive", Poisson(0.7), _OMEGA, adaptive=True),
+    AttackedRun("Poisson, matrix, adaptive", SecretCoins(0.7), _OMEGA, adaptive=True),
 )
 
 

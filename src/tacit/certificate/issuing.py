@@ -82,6 +82,9 @@ def _as_recorded(about: CertifiedRun, ledger: Ledger) -> tuple[Guarantee, Docume
     found = state.statement(ledger.dataset, tasks, parts_of(state, ledger.dataset, run))
     guarantee = about.guarantee
     new = [doubt for doubt in found.doubts if doubt not in guarantee.reason]
+    left = guarantee.not_covered
+    if found.delta > guarantee.delta:
+        left = promises.with_delta(left, found.delta, len(tasks))
     raised = replace(
         guarantee,
         epsilon=max(guarantee.epsilon, found.epsilon),
@@ -91,20 +94,11 @@ def _as_recorded(about: CertifiedRun, ledger: Ledger) -> tuple[Guarantee, Docume
         secure_noise=guarantee.secure_noise and found.secure_noise,
         proven=guarantee.proven and found.proven,
         reason="; ".join(filter(None, [guarantee.reason, *new])),
-        not_covered=with_delta(guarantee, found.delta, len(tasks)),
+        not_covered=left,
     )
     head = {"identity": ledger.identity, "digest": entries[-1].digest, "length": len(entries)}
     accounts = public_accounts(entries, ledger.dataset, tasks, run)
     return raised, {"ledger": head, "accounts": accounts}
-
-
-def with_delta(guarantee: Guarantee, delta: float, units: int) -> tuple[str, ...]:
-    """What is not covered, of a δ that other runs have raised."""
-    if delta <= guarantee.delta:
-        return guarantee.not_covered
-    outdated = promises.delta_beside(guarantee.delta, units) if guarantee.delta else ""
-    kept = [sentence for sentence in guarantee.not_covered if sentence != outdated]
-    return (*kept, promises.delta_beside(delta, units))
 
 
 def first_line(guarantee: Guarantee) -> str:

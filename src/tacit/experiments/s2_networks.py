@@ -21,7 +21,7 @@ from tacit.experiments.rows import Rows
 from tacit.neural import FederatedMTL
 from tacit.neural.finetuning import Finetuning
 from tacit.neural.round_costs import epsilon_after, multiplier
-from tacit.neural.sampling import Fixed, Poisson
+from tacit.neural.sampling import Fixed, SecretCoins
 from tacit.privacy.budget import Budget
 
 Name = Literal["MNIST by writer", "FEMNIST, test part"]
@@ -93,7 +93,7 @@ def by_round(
     z, delta = sigma * cohort / clip, 1 / m
     losses, spent = f"{data}: loss", f"{data}: ε"
     if method == "tacit":
-        epsilon = epsilon_after(Poisson(SHARE), m, z, rounds, delta, "zero-out")
+        epsilon = epsilon_after(SecretCoins(SHARE), m, z, rounds, delta, "zero-out")
         model = _ours(clients, epsilon, seed, watch=clients.train)
         for line in model.private_history_:
             yield Point(method, line["round"], line["loss"], losses)
@@ -102,7 +102,7 @@ def by_round(
     lines = model.private_history_
     for line in lines[:: max(1, rounds // 5)] + lines[-1:]:
         yield Point(method, line["round"], line["loss"], losses)
-        for curve, sampler in (("claimed", Poisson(SHARE)), ("what holds", Fixed(cohort))):
+        for curve, sampler in (("claimed", SecretCoins(SHARE)), ("what holds", Fixed(cohort))):
             found = epsilon_after(sampler, m, z, int(line["round"]), delta, "zero-out")
             yield Point(curve, line["round"], found, spent)
 
@@ -180,7 +180,7 @@ def _published(
 
 def _claimed_multiplier(m: int, rounds: int, epsilon: float) -> float:
     """As if the fixed cohort were a Poisson sample: the claim that was refuted."""
-    return multiplier(Poisson(SHARE), m, rounds, Budget(epsilon, 1 / m, neighbours="zero-out"))
+    return multiplier(SecretCoins(SHARE), m, rounds, Budget(epsilon, 1 / m, neighbours="zero-out"))
 
 
 def _fitted(clients: Clients, seed: int, watch: Rows | None, **parameters: Any) -> FederatedMTL:

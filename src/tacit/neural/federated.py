@@ -73,7 +73,7 @@ class FederatedMTL(NetworksInSilos):
     ``"mtl"``: Algorithm 1 of S2; ``"fedavg"``, ``"fedprox"``. ``rounds``, ``clip_norm`` None: the
     rule's, or 50 and 1 with another method. ``finetune="auto"``: each client takes home its own
     model or the shared one, by its own rows (client_choice.py); ``private_home_`` says what for.
-    ``sampling="auto"`` with another method: Poisson with secret coins of rate ``participation`` for
+    ``sampling="auto"`` with another method: ``SecretCoins`` of rate ``participation`` for
     zero-out budgets, everybody for replace (and without a budget): under replace the accounting of
     Poisson samples rests on an assumption (docs/privacy.md). ``relation``: None (one mean), a
     cluster for each client (m,), a matrix (m, m) of what each hears of whom, or an ``Omega`` of

@@ -49,8 +49,8 @@ def slots(
     multiple of ``unit``, at most ``most`` (one unit may be four times as many). Few slots waste
     little on idle ones, many waste little on further passes.
 
-    >>> from tacit.neural.sampling import Everyone, Poisson
-    >>> slots(Everyone(), 200, 12, 0.8), slots(Poisson(0.2), 200, 200, 26.0)
+    >>> from tacit.neural.sampling import Everyone, SecretCoins
+    >>> slots(Everyone(), 200, 12, 0.8), slots(SecretCoins(0.2), 200, 200, 26.0)
     (10, 50)
     """
     units = max(most // unit, 1) if unit <= 4 * most else 0

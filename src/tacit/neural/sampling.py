@@ -3,15 +3,15 @@
 A sampler draws the cohort and states the event of a release over such cohorts: the two cannot
 disagree, since there is no other place to get either from.
 
-============  ==================================================  ==============================
-sampler       cohort                                              event
-============  ==================================================  ==============================
-``Poisson``   each client by its own secret coin of rate p        Poisson(p, z): amplified
-``Fixed``     k of m, uniformly                                   Visible(k/m, μ): the others can
+===============  ===============================================  ==============================
+sampler          cohort                                           event
+===============  ===============================================  ==============================
+``SecretCoins``  each client by its own coin of rate p            Poisson(p, z): amplified
+``Fixed``        k of m, uniformly                                Visible(k/m, μ): the others can
                                                                   tell who took part, no secret
                                                                   coin is left (PRIVACY, row E)
-``Everyone``  all m                                               Gaussian(μ)
-============  ==================================================  ==============================
+``Everyone``     all m                                            Gaussian(μ)
+===============  ===============================================  ==============================
 
 z = σ/γ is the noise multiplier, γ the clip norm; μ = 1/z under zero-out, 2/z under replace.
 """
@@ -54,10 +54,10 @@ class Sampler(Protocol):
 
 
 @dataclass(frozen=True)
-class Poisson:
+class SecretCoins:
     """Each client takes part by its own coin, which only the trusted server ever sees.
 
-    >>> Poisson(0.1).event(500, 2.0, "zero-out")
+    >>> SecretCoins(0.1).event(500, 2.0, "zero-out")
     Poisson(rate=0.1, noise_multiplier=2.0, neighbours='zero-out')
     """
 
@@ -87,7 +87,7 @@ class Poisson:
     def passes(self, clients: int, slots: int) -> float:
         """E⌈K/c⌉ = Σ_j P(K > j·c), K ~ Bin(m, p).
 
-        >>> round(Poisson(0.5).passes(2, 1), 9), round(Poisson(0.5).passes(2, 2), 9)
+        >>> round(SecretCoins(0.5).passes(2, 1), 9), round(SecretCoins(0.5).passes(2, 2), 9)
         (1.0, 0.75)
         """
         return float(_beyond(clients, self.rate)[::slots].sum())
@@ -167,12 +167,12 @@ def chosen_sampler(
     """As given; auto: secret coins for zero-out, everybody for replace and without a budget.
 
     >>> chosen_sampler("auto", 0.2, Budget(1.0, neighbours="zero-out"))
-    Poisson(rate=0.2)
+    SecretCoins(rate=0.2)
     >>> chosen_sampler("auto", 1.0, Budget(1.0, neighbours="zero-out"))  # no secret is in that coin
     Everyone()
     """
     if sampling != "auto":
         return sampling
     if budget is not None and budget.neighbours == "zero-out" and participation < 1:
-        return Poisson(participation)
+        return SecretCoins(participation)
     return Everyone()

@@ -6,6 +6,7 @@ for every learner that spends from a ledger; ``not_covered`` puts both together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tacit.rounding import odds, rounded_up
@@ -31,6 +32,8 @@ ALWAYS = (TWO_TASKS, TIMING, ABORTED, OTHER_LEDGERS, COPIES)
 
 DELTA = "delta:"
 """How the sentence about δ begins."""
+
+_BESIDE = re.compile(rf"{DELTA} one of (\d+) (\w+) ")
 
 SMALL = 0.1
 """δ · units above this: somebody may leak with a probability worth a warning."""
@@ -91,3 +94,16 @@ def delta_beside(delta: float, units: int, noun: str = "units") -> str:
     return (
         f"{DELTA} one of {units} {noun} may leak whole with a chance of up to {odds(delta * units)}"
     )
+
+
+def with_delta(said: Sequence[str], delta: float, units: int) -> tuple[str, ...]:
+    """What is not covered, of a δ that other runs have raised: beside as many people, examples or
+    units as it was said of before, or beside so many units.
+
+    >>> with_delta(["timing", delta_beside(1e-5, 500, "people")], 2e-5, 3)[1]
+    'delta: one of 500 people may leak whole with a chance of up to one in 100'
+    """
+    before = next(filter(None, map(_BESIDE.match, said)), None)
+    count, noun = (int(before[1]), before[2]) if before else (units, "units")
+    kept = [sentence for sentence in said if not sentence.startswith(DELTA)]
+    return (*kept, delta_beside(delta, count, noun))

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from tacit.arrays import Array
-from tacit.certificate.issuing import with_delta
 from tacit.certificate.since import as_of_now
 from tacit.errors import InvalidInput
 from tacit.folder import CERTIFICATE, MODEL, read_json, read_tensors
 from tacit.json_converter import from_json, to_json
+from tacit.privacy import promises
 from tacit.privacy.accounting import Cost, cost
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import event_from_json
-from tacit.privacy.planning import UNIT
 from tacit.tasks import Schema
 from tacit.tasks.targets import TARGET
 
@@ -66,8 +65,8 @@ def public_facts(folder: Path) -> PublicView:
 def facts_as_of_now(facts: PublicView, since: Mapping[str, Any] | None) -> PublicView:
     """The facts with the total of runs that were recorded since, of which a seal tells."""
     total = as_of_now(facts.guarantee, since)
-    if facts.n_tasks and total.unit == UNIT.unit:
-        left = with_delta(facts.guarantee, total.delta, facts.n_tasks)
+    if facts.n_tasks and total.delta > facts.guarantee.delta:
+        left = promises.with_delta(total.not_covered, total.delta, facts.n_tasks)
         total = replace(total, not_covered=left)
     stated = {**facts.statement, "guarantee": to_json(total)}
     return replace(facts, guarantee=total, statement=stated)

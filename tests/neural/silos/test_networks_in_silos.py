@@ -18,7 +18,7 @@ from tacit.errors import BudgetExceeded, InvalidInput, NoiseWarning, NotPure, Pr
 from tacit.neural import FederatedMTL
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
-from tacit.neural.sampling import Everyone, Fixed, Poisson
+from tacit.neural.sampling import Everyone, Fixed, SecretCoins
 from tacit.neural.secret_streams import Coins
 from tacit.neural.silos.dp_sgd import MeanOfSilos, People, SiloRounds, SilosAtHome
 from tacit.neural.silos.row_gradients import RowGradients
@@ -55,7 +55,7 @@ def fitted(**settings: Any) -> FederatedMTL:
 
 def test_samples_of_a_fixed_size_are_refused() -> None:
     # A declared number of people would amplify what the true number does not.
-    with pytest.raises(InvalidInput, match=r"Everyone\(\) or Poisson\(rate\) inside silos"):
+    with pytest.raises(InvalidInput, match=r"Everyone\(\) or SecretCoins\(rate\) inside silos"):
         fitted(sampling=Fixed(ROWS), people=1000 * ROWS)
 
 
@@ -101,7 +101,9 @@ def test_samples_of_people_are_charged_by_their_coins() -> None:
     assert not fitted(budget=budget, people=ROWS, participation=0.25).guarantee_.proven
 
 
-@pytest.mark.parametrize("settings", [{}, {"sampling": Poisson(0.5)}], ids=["everybody", "sample"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"sampling": SecretCoins(0.5)}], ids=["everybody", "sample"]
+)
 def test_what_a_silo_hands_out_is_sound(settings: dict[str, Any], tmp_path: Path) -> None:
     if settings:
         settings |= {"budget": Budget(8.0, neighbours="zero-out"), "people": ROWS}
@@ -199,7 +201,7 @@ def released(values: Any) -> Release:
 
 def plan(pull: float | None, multipliers: Any = (1.0, 1.0)) -> SiloRounds:
     people, z = np.array([10, 30]), np.array(multipliers)
-    return SiloRounds((0, 1), people, z, Poisson(0.5), 1.0, np.array([0.1, 0.1]), pull)
+    return SiloRounds((0, 1), people, z, SecretCoins(0.5), 1.0, np.array([0.1, 0.1]), pull)
 
 
 def test_a_mean_moves_by_all_and_a_model_by_its_own() -> None:
@@ -252,7 +254,7 @@ def test_a_silos_message_is_the_same_alone_and_among_others() -> None:
     trainer = Trainer(Stacked(module, rows[:2]), LocalWork(1, 4, 0.1), examples)
     all_silos = tuple(range(SILOS))
     agreed = SiloRounds(
-        all_silos, np.full(SILOS, ROWS), np.ones(SILOS), Poisson(0.7), 0.5, np.ones(1), 0.1
+        all_silos, np.full(SILOS, ROWS), np.ones(SILOS), SecretCoins(0.7), 0.5, np.ones(1), 0.1
     )
     people = People.of(examples, None)
     home = SilosAtHome(agreed, RowGradients.of(trainer)[0], people, Coins(bytes(32)), all_silos)

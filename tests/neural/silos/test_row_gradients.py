@@ -17,7 +17,7 @@ from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
-from tacit.neural.sampling import Everyone, Poisson
+from tacit.neural.sampling import Everyone, SecretCoins
 from tacit.neural.silos import people_sums
 from tacit.neural.silos.people_sums import PeopleRows, PeopleSum, SumOverPeople
 from tacit.neural.silos.row_gradients import (
@@ -257,13 +257,13 @@ def test_more_rows_than_are_accounted_for_are_refused(monkeypatch: pytest.Monkey
 
 
 def test_the_record_of_a_release_names_nobody() -> None:
-    mechanism = PeopleSum(1.0, 2.0, Poisson(0.1), 40)
+    mechanism = PeopleSum(1.0, 2.0, SecretCoins(0.1), 40)
     assert mechanism.to_dict() == {
         "name": "PeopleSum",
         "clip_norm": 1.0,
         "noise_multiplier": 2.0,
         "people": 40,
-        "sampler": "Poisson(rate=0.1)",
+        "sampler": "SecretCoins(rate=0.1)",
     }
 
 
@@ -305,7 +305,7 @@ def test_one_silo_is_charged_as_opacus_charges() -> None:
 
     theirs = PRVAccountant()
     theirs.history = [(z, rate, rounds)]
-    event = PeopleSum(1.0, z, Poisson(rate), 100).event("zero-out")
+    event = PeopleSum(1.0, z, SecretCoins(rate), 100).event("zero-out")
     ours = epsilon([event] * rounds, 1e-5)
     assert ours == pytest.approx(
         theirs.get_epsilon(1e-5, eps_error=5e-4, delta_error=1e-8), rel=1e-3

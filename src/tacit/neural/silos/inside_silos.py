@@ -26,7 +26,7 @@ from tacit.neural.isolation_trial import ASSUMED
 from tacit.neural.personal import PersonalModels, require_usable
 from tacit.neural.round_costs import multiplier
 from tacit.neural.round_schedule import UNPLANNED, silo_schedule
-from tacit.neural.sampling import Everyone, Poisson, Sampler, chosen_sampler
+from tacit.neural.sampling import Everyone, Sampler, SecretCoins, chosen_sampler
 from tacit.neural.secret_streams import Coins, coins_and_noise
 from tacit.neural.silos.dp_sgd import MeanOfSilos, People, SiloRounds, SilosAtHome
 from tacit.neural.silos.people_sums import require_few
@@ -153,10 +153,10 @@ class NetworksInSilos(FittedNetworks):
         each = self.budget.values() if isinstance(self.budget, Mapping) else [self.budget]
         share = 1.0 if self.method == "auto" else self.participation
         found = chosen_sampler(self.sampling, share, next(iter(each)))
-        if not isinstance(found, Everyone | Poisson):
+        if not isinstance(found, Everyone | SecretCoins):
             raise InvalidInput(
-                f"sampling must be Everyone() or Poisson(rate) inside silos, got {found!r}: one of "
-                "fixed size draws somebody else in place of who is missing"
+                f"sampling must be Everyone() or SecretCoins(rate) inside silos, got {found!r}: "
+                "one of fixed size draws somebody else in place of who is missing"
             )
         return found
 
