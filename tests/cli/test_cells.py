@@ -22,7 +22,7 @@ from tacit.cli.undeclared import ColumnOptions
 from tacit.errors import InvalidInput
 from tacit.tasks import Column, TaskSet, read_table
 from tacit.tasks.labels import category
-from tacit.tasks.table_files import Written
+from tacit.tasks.table_files import FileTable, Written
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Command, Desk
@@ -200,8 +200,10 @@ def test_a_number_has_the_same_bits_beside_any_neighbour(text: str) -> None:
 
     if not text.strip():
         return
-    alone = readable_numbers(cells(pl.Series("x", [text]), Column()), "x")
-    beside = readable_numbers(cells(pl.Series("x", [text, "n/a"]), Column()), "x")
+    alone, beside = (
+        readable_numbers(cells(FileTable(pl.DataFrame({"x": texts})), "x", Column()), "x")
+        for texts in ([text], [text, "n/a"])
+    )
     both_none = math.isnan(alone[0]) and math.isnan(beside[0])
     assert both_none or alone[0].tobytes() == beside[0].tobytes()
 

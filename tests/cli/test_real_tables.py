@@ -88,6 +88,26 @@ def test_a_messy_table_becomes_a_private_model_and_its_page_in_two_commands(
     assert command("verify", out).code == 0
 
 
+def test_whatever_is_open_is_asked_at_once(tmp_path: Path, command: Command) -> None:
+    """Of thirty schools, which find no ranges, and of a column that is 4105 or 4.105."""
+    table, out = tmp_path / "p.csv", tmp_path / "m"
+    rows = [f"{i % 30:03d};{'fm'[i % 2]};{4 + i % 5}.105;{i % 70},5" for i in range(300)]
+    table.write_text("\n".join(["school;sex;income;score", *rows]))
+    asked = ["fit", table, "--task", "school", "--target", "score", "--epsilon", 1, "--out", out]
+    first = command(*asked)
+    assert first.code == 2
+    assert "--categories 'sex=A,B,...'" in first.err
+    assert "'income' holds 4.105: is that 4105 (--decimal comma)" in first.err
+    assert "can find no ranges" in first.err
+    assert "--ranges FILE: income, score" in first.err
+    said = ["--categories", "sex=f,m", "--range", "income=0:9e3", "--range", "score=0:70"]
+    assert "is that 4105" in command(*asked, *said).err
+    second = command(*asked, *said, "--decimal", "comma")
+    assert "outside" not in told(second)
+    pointed = command(*asked[:-1], tmp_path / "m2", *said, "--decimal", "point")
+    assert pointed.code == 2  # then scores with commas are no numbers
+
+
 def test_codes_with_leading_zeros_stay_two_tasks_to_the_end(
     tmp_path: Path, command: Command
 ) -> None:

@@ -17,7 +17,7 @@ from tacit.arrays import Array
 from tacit.cli.output import FIRST_ROW
 from tacit.errors import BadCell, InvalidInput, MissingValues
 from tacit.tasks import Column, Schema, canonical_label, task_codes
-from tacit.tasks.csv_dialects import COMMA_NUMBER, decimal_points
+from tacit.tasks.csv_dialects import COMMA_NUMBER, THOUSANDS, decimal_points
 from tacit.tasks.labels import category, distinct, missing_mask, require_present
 from tacit.tasks.table_files import FileTable
 from tacit.tasks.tables import Table, as_vector, readable_numbers
@@ -32,14 +32,14 @@ SHOWN = 20
 def features(table: FileTable, schema: Schema) -> Table:
     """The declared features of a table."""
     named = zip(schema.feature_names, schema.columns, strict=True)
-    values = tuple(cells(table.frame[name], column, table.decimal) for name, column in named)
+    values = tuple(cells(table, name, column) for name, column in named)
     return Table(schema.feature_names, values, named=True)
 
 
 def targets(table: FileTable, schema: Schema, names: Sequence[str]) -> Array | Table:
     """The target's column (N,); the columns of several."""
     named = zip(names, schema.targets, strict=True)
-    values = tuple(cells(table.frame[name], column, table.decimal) for name, column in named)
+    values = tuple(cells(table, name, column) for name, column in named)
     return values[0] if len(values) == 1 else Table(tuple(names), values, named=True)
 
 
@@ -62,12 +62,15 @@ def task_texts(series: polars.Series) -> Array:
     return np.array([canonical_label(label) for label in labels], dtype=object)[codes]
 
 
-def cells(series: polars.Series, column: Column, decimal: str = ".") -> Array:
+def cells(table: FileTable, name: str, column: Column) -> Array:
     """One column (N,): numbers, or the declared categories that its cells write."""
+    series = table.frame[name]
     if column.categories is None:
-        return as_vector(_numbers(decimal_points(series, decimal)), series.name)
-    values = as_vector(series, series.name)
-    found, codes = distinct(values, f"column {series.name!r}")
+        if question := unclear(table, name):
+            raise InvalidInput(question)
+        return as_vector(_numbers(decimal_points(series, table.decimal)), name)
+    values = as_vector(series, name)
+    found, codes = distinct(values, f"column {name!r}")
     meant = [category(cell, column.categories) for cell in found]
     return np.fromiter(meant, object, len(meant))[codes]
 
@@ -76,7 +79,7 @@ def bad_cells(table: FileTable, columns: Iterable[tuple[str, Column]]) -> Iterat
     """What is not as declared, column by column; rows are counted as a spreadsheet does."""
     for name, column in columns:
         try:
-            column.transform(cells(table.frame[name], column, table.decimal), name)
+            column.transform(cells(table, name, column), name)
         except InvalidInput as error:
             yield told(error)
 
@@ -87,7 +90,7 @@ def doubtful_cells(table: FileTable, columns: Iterable[tuple[str, Column]]) -> I
     for name, column in columns:
         if column.categories is not None:
             continue
-        values = cells(table.frame[name], column, table.decimal)
+        values = cells(table, name, column)
         numbers, n = readable_numbers(values, name), f"{len(values):,}"
         unread = ~np.isfinite(numbers)
         if unread.any() and column.missing in ("middle", "drop"):
@@ -119,6 +122,23 @@ def told(error: InvalidInput) -> str:
     if isinstance(error, MissingValues):
         return f"column {error.column!r} has {error.count} empty cell(s)"
     return error.as_counted_from(FIRST_ROW) if isinstance(error, BadCell) else str(error)
+
+
+def unclear(table: FileTable, name: str) -> str:
+    """What to ask where nobody said that commas are decimal marks: 1.234 may be two numbers."""
+    import polars
+
+    series = table.frame[name]
+    if not table.guessed or series.dtype != polars.String:
+        return ""
+    either = series.filter(series.str.contains(THOUSANDS).fill_null(False))
+    if not len(either):
+        return ""
+    number = either[0].strip()[:SHOWN]
+    return (
+        f"column {name!r} holds {number}: is that {number.replace('.', '')} (--decimal comma), or "
+        "are points decimal (--decimal point)?"
+    )
 
 
 def _numbers(series: polars.Series) -> polars.Series:

@@ -116,7 +116,7 @@ def _numbers(table: FileTable, names: Sequence[str], hint: str = "") -> FloatArr
     number = Column()
     if problems := [*bad_cells(table, ((name, number) for name in names))]:
         raise InvalidInput("; ".join(problems) + hint)
-    columns = (as_numbers(cells(table.frame[n], number, table.decimal), n) for n in names)
+    columns = (as_numbers(cells(table, n, number), n) for n in names)
     return np.column_stack([*columns])
 
 
@@ -294,7 +294,7 @@ def _people(table: FileTable, user: str, names: Sequence[str]) -> tuple[list[str
     if count > 1:
         raise InvalidInput(f"{most!r} of column {user!r} has {count} rows; people report once")
     number = Column()
-    columns = (cells(table.frame[name], number, table.decimal) for name in names)
+    columns = (cells(table, name, number) for name in names)
     return people, np.column_stack([*map(readable_numbers, columns, names)])
 
 

@@ -34,7 +34,7 @@ def rows_of(place: Path, terms: Terms) -> tuple[TaskSet, TaskSet | None]:
     labels = task_texts(table.frame[terms.columns["task"]])
     y = np.zeros(len(table.frame))  # where people report there is nothing to predict
     if "target" in terms.columns:
-        y = cells(table.frame[terms.columns["target"]], schema.target, table.decimal)
+        y = cells(table, terms.columns["target"], schema.target)
     tasks = TaskSet.from_arrays(features(table, schema), y, labels, schema=schema)
     if terms.holdout == 0:
         return tasks, None

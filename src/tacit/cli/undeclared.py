@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.cli.cells import unclear
 from tacit.cli.column_kinds import Kind, column_kinds
 from tacit.cli.declarations import Declarations
 from tacit.errors import InvalidInput
@@ -24,6 +25,7 @@ from tacit.tasks.table_files import FileTable
 from tacit.tasks.tables import require_column
 
 HERE = "the command line"
+INSTEAD = "--range 'C=LOW:HIGH' or --ranges FILE"
 Declared = dict[str, Column | None]
 
 
@@ -76,11 +78,14 @@ def _halves(text: str, option: str, form: str) -> tuple[str, str]:
     return name, said
 
 
-def completed(said: Declared, table: FileTable, task: str, targets: Sequence[str]) -> Declarations:
+def completed(
+    said: Declared, table: FileTable, task: str, targets: Sequence[str], budget: Budget
+) -> Declarations:
     """What was said, with private ranges for other numbers; what else is open is a problem, each
     with the option that solves it."""
     columns: Declared = dict(said)
     problems: dict[str, str] = {}
+    found: list[str] = []
     for name, kind in column_kinds(table, task).items():
         if name in said or name == task:
             continue
@@ -89,9 +94,22 @@ def completed(said: Declared, table: FileTable, task: str, targets: Sequence[str
             columns[name] = Column(
                 bounds="private", missing="drop" if name in targets else "middle"
             )
+            found.append(name)
         else:
             problems[name] = _asked(name, kind, name in targets)
-    return Declarations(HERE, columns, problems)
+    numbers = [name for name, column in columns.items() if column and column.categories is None]
+    problems |= {name: asked for name in numbers if (asked := unclear(table, name))}
+    return Declarations(HERE, columns, problems | _unaffordable(found, table, task, budget))
+
+
+def _unaffordable(names: list[str], table: FileTable, task: str, budget: Budget) -> dict[str, str]:
+    """The problem, if so few tasks find no ranges of so many columns; told with all others."""
+    try:
+        if names:
+            _share(names, budget, table.frame[task].n_unique())
+    except InvalidInput as error:
+        return {", ".join(names): str(error)}
+    return {}
 
 
 def _asked(name: str, kind: Kind, is_target: bool) -> str:
@@ -107,15 +125,19 @@ def _asked(name: str, kind: Kind, is_target: bool) -> str:
 def price_of_ranges(schema: Schema, targets: Sequence[str], budget: Budget, n_tasks: int) -> str:
     """What the private ranges cost, and how to save it; InvalidInput where they would be noise."""
     asked = schema.open_names(*targets)
-    columns, instead = ", ".join(asked), "--range 'C=LOW:HIGH' or --ranges FILE"
-    try:
-        taken = bounds_share(budget, n_tasks, len(asked))
-    except InvalidInput as error:
-        raise InvalidInput(f"{error}, with {instead}: {columns}") from None
+    taken = _share(asked, budget, n_tasks)
     left = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(1 - taken)
     worth = rounded_down(gaussian_epsilon(budget.delta, left), 2)
     return (
-        f"{len(asked)} ranges are found privately ({columns}), for {taken:.0%} of the budget: what "
-        f"is learned is worth epsilon {worth}. Ranges that you declare from public documentation, "
-        f"with {instead}, cost nothing"
+        f"{len(asked)} ranges are found privately ({', '.join(asked)}), for {taken:.0%} of the "
+        f"budget: what is learned is worth epsilon {worth}. Ranges that you declare from public "
+        f"documentation, with {INSTEAD}, cost nothing"
     )
+
+
+def _share(names: Sequence[str], budget: Budget, n_tasks: int) -> float:
+    """Of the budget, for the ranges of these columns; InvalidInput where they would be noise."""
+    try:
+        return bounds_share(budget, n_tasks, len(names))
+    except InvalidInput as error:
+        raise InvalidInput(f"{error}, with {INSTEAD}: {', '.join(names)}") from None

@@ -19,6 +19,8 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 MARKS = {".": "point", ",": "comma"}
 COMMA_NUMBER = r"^\s*[-+]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][-+]?\d+)?\s*$"
 """A number with a decimal comma, its thousands apart or not: 1,5 and 1.234,5."""
+THOUSANDS = r"^\s*[-+]?[1-9]\d{0,2}(\.\d{3})+\s*$"
+"""A number whose thousands a point sets apart, or one with three decimals: 1.234."""
 
 
 def utf8(path: Path) -> tuple[bytes, list[str]]:
@@ -70,8 +72,8 @@ def decimal_points(series: Any, decimal: str) -> Any:
     """A polars series of texts in which numbers have a decimal point; other texts stay.
 
     >>> import polars
-    >>> decimal_points(polars.Series(["1,5", "1.234,5", "n/a", "2.5"]), ",").to_list()
-    ['1.5', '1234.5', 'n/a', '2.5']
+    >>> decimal_points(polars.Series(["1,5", "1.234,5", "1.234", "n/a", "2.5"]), ",").to_list()
+    ['1.5', '1234.5', '1234', 'n/a', '2.5']
     """
     import polars
 
@@ -79,5 +81,6 @@ def decimal_points(series: Any, decimal: str) -> Any:
         return series
     text = polars.col(series.name)
     pointed = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
-    chosen = polars.when(text.str.contains(COMMA_NUMBER)).then(pointed).otherwise(text)
+    is_number = text.str.contains(f"{COMMA_NUMBER}|{THOUSANDS}")
+    chosen = polars.when(is_number).then(pointed).otherwise(text)
     return series.to_frame().select(chosen.alias(series.name)).to_series()

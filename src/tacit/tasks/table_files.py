@@ -48,6 +48,7 @@ class FileTable:
     frame: Any  # polars
     decimal: str = "."  # as its texts write numbers
     notes: tuple[str, ...] = ()  # what was seen, and which option says otherwise
+    guessed: bool = False  # whether nobody said that its decimal mark is a comma
 
 
 def read_table(path: str | Path) -> Any:
@@ -107,7 +108,8 @@ def _text_file(path: Path, how: Written) -> FileTable:
     separator, unsure = separator_of(data, how.separator)
     decimal = how.decimal or ("," if separator == ";" else ".")
     guessed = how.separator is None and (unsure or separator != ",")
-    if guessed or (how.decimal is None and decimal == ","):
+    assumed = how.decimal is None and decimal == ","
+    if guessed or assumed:
         notes.append(
             f"{path.name} is read as separated by {SEPARATORS[separator]}s, with decimal "
             f"{MARKS[decimal]}s; --separator and --decimal say otherwise"
@@ -118,7 +120,7 @@ def _text_file(path: Path, how: Written) -> FileTable:
     except (polars.exceptions.PolarsError, csv.Error) as error:
         raise InvalidInput(f"{path.name} cannot be read as a table: {_ragged(error)}") from error
     _require_no_rows_inside(path, frame, separator)
-    return FileTable(*_named(path, frame, names, notes, decimal))
+    return FileTable(*_named(path, frame, names, notes, decimal), guessed=assumed)
 
 
 def _require_no_rows_inside(path: Path, frame: Any, separator: str) -> None:
@@ -242,7 +244,7 @@ def _folder(path: Path, how: Written) -> FileTable:
         whole = polars.concat(text)
     except polars.exceptions.PolarsError as error:
         raise InvalidInput(f"the files of {path.name} do not fit together: {error}") from error
-    return FileTable(whole, tables[0].decimal, tuple(notes)[:1])
+    return replace(tables[0], frame=whole, notes=tuple(notes)[:1])
 
 
 def files_of(table: Path) -> list[Path]:
