@@ -52,6 +52,12 @@ class Memory:
         return found or None
 
 
+@pytest.fixture
+def memory() -> type[Memory]:
+    """Such a channel to any nodes."""
+    return Memory
+
+
 @dataclass(frozen=True)
 class Federation:
     """Terms, the rows of every site, and where everybody keeps what is his."""

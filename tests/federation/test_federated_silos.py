@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -125,3 +126,71 @@ def test_how_many_people_there_are_is_declared_and_true(federation: Make) -> Non
     there = federation("SharedPrior", unit="example", noise="secure")
     with pytest.raises(InvalidInput, match="declare people="):
         coordinate(there.place, there.channel())
+
+
+# --- networks ------------------------------------------------------------------------------------
+
+NETWORK: dict[str, Any] = {"model": {"hidden": [4]}, "loss": "squared", "rounds": 2}
+NETWORK |= {"people": PEOPLE, "finetune": "mean", "finetune_steps": 2}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"method": "mtl"}, {"method": "fedavg", "sampling": "auto", "participation": 0.5}],
+    ids=["everybody", "apart", "samples"],
+)
+def test_networks_of_silos_are_those_of_their_releases(
+    federation: Make, parameters: dict[str, Any]
+) -> None:
+    """Public models are a function of releases; what a silo makes of them, of its own coins."""
+    pytest.importorskip("torch")
+    from tacit.federation.own_clients import COINS, keep_coins
+    from tacit.federation.records import Records
+
+    given = {"unit": "example", "noise": "secure", "seconds": 60.0}
+    budget = Budget(8.0, neighbours="zero-out" if "sampling" in parameters else "replace")
+    there = federation("neural.FederatedMTL", budget=budget, **given, **NETWORK, **parameters)
+    coordinate(there.place, there.channel())
+    _, arrays, _ = folder.read(there.place / "model")
+    every = []
+    for name, home in there.homes.items():
+        with Ledger(there.place / folder.LEDGER) as ledger:
+            whole = there.terms.model(ledger)
+            keep_coins(whole, Records.at(home, there.terms).secret(COINS))
+            whole.fit_tasks(there.everything, there.terms.schema)
+        for part, released in whole.shared_.items():
+            assert np.array_equal(arrays[f"shared.{part}"], released.value), part
+        places = there.terms.places[name]
+        _, own, _ = folder.read(home / "private")
+        assert np.array_equal(own["models"], whole._models.models[places].numpy())
+        assert np.array_equal(own["home"], whole._home_models[places].numpy())
+        assert not np.array_equal(own["home"], own["models"])
+        every += spends(home / folder.LEDGER)
+        for place in places:
+            assert np.array_equal(sent(home, place), sent(there.place, place))
+            assert checked(there.site(name).hand_outs.of(place), there.terms.coordinator).ok
+    assert sorted(every) == spends(there.place / folder.LEDGER)
+    assert len(every) == 6 * 2
+
+
+def test_networks_of_silos_hold_to_their_own_ledgers(federation: Make) -> None:
+    pytest.importorskip("torch")
+    there = federation("neural.FederatedMTL", unit="example", noise="secure", **NETWORK)
+    with Ledger(there.homes["north"] / folder.LEDGER, cap=Budget(1.0)) as own:
+        own.open_run("before", [there.terms.sites["north"].tasks[0]], Budget(1.0), [])
+    with pytest.raises(Refused, match="north: not heard"):
+        coordinate(there.place, there.channel())
+    assert spends(there.homes["north"] / folder.LEDGER) == []
+
+
+def test_networks_of_silos_refuse_rows_whose_number_would_tell(federation: Make) -> None:
+    """Of people who may be absent, or whose rows are dropped for what they hold."""
+    pytest.importorskip("torch")
+    given = {"unit": "example", "noise": "secure", **NETWORK}
+    there = federation("neural.FederatedMTL", budget=Budget(8.0, neighbours="zero-out"), **given)
+    with pytest.raises(InvalidInput, match="would change which others are held out"):
+        replace(there.terms, holdout=0.2).model()
+    columns = [replace(column, missing="drop") for column in there.terms.schema.columns]
+    drops = replace(there.terms.schema, columns=tuple(columns))
+    with pytest.raises(InvalidInput, match='missing="drop"'):
+        there.terms.model(Ledger.in_memory()).fit_tasks(there.everything, drops)

@@ -8,17 +8,23 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tacit import folder
 from tacit.cli.federate import _standing, _told, status
 from tacit.cli.federate_init import write_example, write_terms
+from tacit.cli.federated_site import answer, rows_of
 from tacit.errors import InvalidInput
-from tacit.federation.coordinator import JOURNAL, MODEL, Journal
+from tacit.federation.coordinator import JOURNAL, MODEL, Journal, coordinate
+from tacit.federation.hand_outs import PRIVATE
 from tacit.federation.project import Project
 from tacit.federation.terms import Terms
+from tacit.report.local_view import read_local
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -60,6 +66,34 @@ def test_networks_are_described_in_the_config(study: Project) -> None:
     config.write_text(config.read_text().replace("hidden", "depth"))
     with pytest.raises(InvalidInput, match=r"the network of neural\.FederatedMTL"):
         write_terms(study)
+
+
+@pytest.mark.parametrize("unit", ["task", "example"])
+def test_a_sites_private_page_judges_its_networks_on_rows_that_it_kept(
+    study: Project, unit: str, memory: Any
+) -> None:
+    pytest.importorskip("torch")
+    config = study.place / "config.toml"
+    text = config.read_text().replace('"SharedPrior"', '"neural.FederatedMTL"')
+    given = f'model = {{hidden = [3]}}\nrounds = 1\nunit = "{unit}"\nfinetune = "mean"'
+    given += "\npeople = 32" if unit == "example" else ""
+    config.write_text(text.replace("[parameters] ", f"[parameters]\n{given}\n# "))
+    terms = write_terms(study)
+    nodes = {name: partial(answer, study.sites / name) for name in terms.sites}
+    coordinate(study.coordinator, memory(nodes))
+    for name in terms.sites:
+        own = study.sites / name / PRIVATE
+        view, model = read_local(own), terms.load(own)
+        held_out = rows_of(study.sites / name, terms)[1]
+        assert held_out is not None
+        X = np.asarray(held_out.X)  # declared ranges of the example are [-1, 1]: as they are
+        wrong = model.predict(X, task=np.repeat(held_out.labels, held_out.sizes)) / 6 - held_out.y
+        nmse = float(np.mean(wrong**2) / held_out.y.var())
+        assert view.scores["together"].overall == pytest.approx(nmse, rel=1e-4)  # of floats
+        assert view.held_out_rows == (8, 8, 8)
+        assert set(view.scores) == {"together", "alone", "pooled"}
+        assert len({view.scores[way].overall for way in view.scores}) == 3
+        assert (own / folder.LOCAL_PAGE).exists()
 
 
 def test_status_tells_who_answered_how_stale_each_is_and_what_was_spent(

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from tacit.cli.cells import cells, features, task_texts
-from tacit.cli.loading import load_model
 from tacit.errors import InvalidInput
 from tacit.federation.hand_outs import PRIVATE
 from tacit.federation.resident import serve
@@ -43,18 +42,17 @@ def rows_of(place: Path, terms: Terms) -> tuple[TaskSet, TaskSet | None]:
 
 
 def private_page(site: Site) -> None:
-    """The site's own scores on the rows that it kept, for nobody else's eyes. Of linear models:
-    whoever has a network's module measures it."""
+    """The site's own scores on the rows that it kept, for nobody else's eyes."""
     from tacit import folder
     from tacit.report.local_view import measure, write_local
     from tacit.report.pages import write_local_page
 
     own = site.place / PRIVATE
-    if site.terms.way in ("updates", "reports") or (own / folder.LOCAL_PAGE).exists():
+    if site.terms.way == "reports" or (own / folder.LOCAL_PAGE).exists():
         return
     training, held_out = rows_of(site.place, site.terms)
     if held_out is not None:
-        write_local(measure(load_model(own), training, held_out, site.terms.schema), own)
+        write_local(measure(site.terms.load(own), training, held_out, site.terms.schema), own)
         write_local_page(own)
 
 

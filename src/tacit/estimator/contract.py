@@ -213,7 +213,7 @@ class MultiTaskEstimator(Predicting):
         if budget is None:
             return None
         self._require_declared(schema)
-        _require_fixed_rows(schema, self._unit())
+        require_fixed_rows(schema, self._unit())
         return self._opened(
             labels,
             budget,
@@ -335,7 +335,7 @@ def facts_of(home: Home, door: Door) -> Facts:
     )
 
 
-def _require_fixed_rows(schema: Schema, unit: Guarantee) -> None:
+def require_fixed_rows(schema: Schema, unit: Guarantee) -> None:
     """Rows are dropped for what they hold. Where a whole task is protected, their number is its own
     affair; where one example is, it is public and divides the sensitivity: replacing one example by
     one that is dropped would change all others' weight, which no noise was made for."""

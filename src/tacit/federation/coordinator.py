@@ -22,7 +22,6 @@ from tacit import folder
 from tacit.certificate import digest, documents
 from tacit.engine import Progress
 from tacit.errors import InvalidInput
-from tacit.estimator import MultiTaskEstimator
 from tacit.federation.client_rounds import OverClients
 from tacit.federation.collector import Collector
 from tacit.federation.engine import OverSites
@@ -119,7 +118,7 @@ def _coordinated(
             sites.note("started", run=terms.run)
             model = terms.model(ledger)
             model._engine = ENGINES[terms.way](sites)
-            if not isinstance(model, MultiTaskEstimator):
+            if terms.way == "updates":
                 keep_coins(model, secret_in(place / COINS))
             nobody = TaskSet.without_rows(terms.labels, terms.schema)
             model.fit_tasks(nobody, terms.schema, progress=progress)

@@ -8,7 +8,7 @@ and of its releases (PrivateNode.absorb), so it is computed again from what is o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,11 @@ import numpy as np
 from tacit.arrays import Array, FloatArray
 from tacit.engine import Edge
 from tacit.engine.arrivals import SERVER, NodeDoor, NodeHalf
-from tacit.errors import InvalidInput, Refused
+from tacit.errors import Refused
 from tacit.federation.own_tasks import OwnTasks
 from tacit.federation.records import Records
 from tacit.federation.terms import Terms
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.planning import Door
 
 COLUMN = "column"
 
@@ -31,17 +30,6 @@ COLUMN = "column"
 def party(place: int) -> str:
     """The name under which a node releases, in every ledger."""
     return f"node {place}"
-
-
-def door_of(model: Any, terms: Terms, labels: tuple[Hashable, ...]) -> Door:
-    """The door of a run at a site, for these tasks: its own ledger's."""
-    if terms.noise != "secure":
-        raise InvalidInput("sites that trust nobody draw secure noise, and the terms say simulated")
-    if terms.schema.classes is not None:
-        model.classes_ = np.asarray(terms.schema.classes)
-    found: Door | None = model._door(labels, terms.schema)
-    assert found is not None  # terms have a budget
-    return found
 
 
 def declared(node: NodeHalf, door: NodeDoor) -> None:
@@ -78,8 +66,8 @@ def answered(
     if asked.column.shape != (width,):
         raise Refused("the coordinator", f"it sends no column of {width} numbers")
     with Ledger(file, dataset=terms.dataset) as ledger:
-        own.model.ledger = ledger
-        parties = own.model._parties(own.home, door_of(own.model, terms, terms.labels))
+        model: Any = own.model
+        parties = model._parties(own.home, own.door(terms, ledger, terms.labels))
         node, door = parties.nodes[asked.place], parties.doors[asked.place]
         if not 0 <= asked.number < node.releases:
             raise Refused("the coordinator", f"release {asked.number} of {node.releases}")

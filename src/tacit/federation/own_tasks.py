@@ -22,6 +22,8 @@ from tacit.folder import Contents
 from tacit.linear.losses import loss_named
 from tacit.linear.threads import isolated
 from tacit.privacy.accounting import Cost
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.planning import Door
 from tacit.tasks import TaskSet, canonical_label
 
 
@@ -80,6 +82,22 @@ class OwnTasks:
         facts = self._facts(terms, planned)
         participant = self.model._participant(self.home, facts).select(self.places)
         return participant, self.model._coordinator(facts).steps
+
+    def door(self, terms: Terms, ledger: Ledger, labels: tuple[Hashable, ...]) -> Door:
+        """The door of a run at a site, for these tasks: its own ledger's."""
+        terms.require_secure_noise()
+        model: Any = self.model
+        model.ledger = ledger
+        if terms.schema.classes is not None:
+            model.classes_ = np.asarray(terms.schema.classes)
+        found: Door | None = model._door(labels, terms.schema)
+        assert found is not None  # terms have a budget
+        return found
+
+    def silo_halves(self, terms: Terms, ledger: Ledger) -> Any:
+        """The halves of silos that release from this ledger, and the door of each."""
+        model: Any = self.model
+        return model._silo_halves(self.home, self.door(terms, ledger, terms.labels))
 
     def fitted(self, found: Contents, terms: Terms, state: Array | None) -> Fitted:
         """The learner with its own tasks' models, of what everybody got."""

@@ -8,7 +8,6 @@ answers the same bytes.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from tacit.arrays import FloatArray
 from tacit.engine import Edge, Message
 from tacit.engine.silo_rounds import COORDINATOR, silo
 from tacit.errors import Refused
-from tacit.federation.node_site import door_of
+from tacit.federation.own_clients import OwnSilos
 from tacit.federation.own_tasks import OwnTasks
 from tacit.federation.terms import Terms
 from tacit.linear.threads import one_blas_thread
@@ -24,20 +23,18 @@ from tacit.privacy.ledger import Ledger
 
 
 def released(
-    own: OwnTasks, terms: Terms, number: int, shared: Message, file: Path
+    own: OwnTasks | OwnSilos, terms: Terms, number: int, shared: Message, file: Path
 ) -> dict[int, FloatArray]:
     """By place: release ``number`` of each of the site's silos, from the ledger in ``file``."""
     with Ledger(file, dataset=terms.dataset) as ledger, one_blas_thread():
-        own.model.ledger = ledger
-        model: Any = own.model
-        halves = model._silo_halves(own.home, door_of(model, terms, terms.labels))
-        found = {}
+        halves, found = own.silo_halves(terms, ledger), {}
         for place in own.places:
             steps, door = halves.coordinator.steps(place), halves.doors[place]
             if not 0 <= number < len(steps):
                 raise Refused("the coordinator", f"release {number} of {len(steps)}")
             door.open([step.mechanism.event(door.neighbours) for step in steps])
-            (rows,), _ = halves.silos.select([place]).contribute(steps[number], shared, None)
+            each, _ = halves.silos.select([place]).contribute(steps[number], shared, None)
+            (rows,) = each
             out = door.release(number, silo(place), steps[number].mechanism, rows)
             sent = Edge(silo(place), COORDINATOR, False, []).send({"rows": out})
             found[place] = np.asarray(sent["rows"].value)

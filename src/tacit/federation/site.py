@@ -41,8 +41,8 @@ from tacit.estimator import MultiTaskEstimator
 from tacit.federation.hand_outs import PRIVATE, HandOuts
 from tacit.federation.hidden_site import HiddenRound, box_key, signed_keys
 from tacit.federation.masking import public_key
-from tacit.federation.node_site import ColumnRequest, answered, door_of
-from tacit.federation.own_clients import COINS, OwnClients
+from tacit.federation.node_site import ColumnRequest, answered
+from tacit.federation.own_clients import COINS, OwnClients, OwnSilos
 from tacit.federation.own_tasks import OwnTasks, Planned, among
 from tacit.federation.records import Records, broadcasts
 from tacit.federation.reporting import ENCODER, ExportedEncoder, reported, require_one_row
@@ -182,12 +182,12 @@ class Site:
         self._records.keep(asked, np.asarray(rows), state)
         return np.asarray(rows)
 
-    def _own(self) -> OwnTasks | OwnClients:
+    def _own(self) -> Any:
         """Its rows, as its learner computes with them; InvalidInput if some are another's."""
-        if not isinstance(self.terms.model(), MultiTaskEstimator):
-            secret = self._records.secret(COINS)
-            return OwnClients.of(self.terms, self.name, self.read(), secret)
-        return OwnTasks.of(self.terms, self.name, self.read())
+        if isinstance(self.terms.model(), MultiTaskEstimator):
+            return OwnTasks.of(self.terms, self.name, self.read())
+        networks = OwnSilos if self.terms.way == "silos" else OwnClients
+        return networks.of(self.terms, self.name, self.read(), self._records.secret(COINS))
 
     def _broadcast(self, number: int) -> Message:
         """What everybody was told before release ``number``; for a site it is all a constant."""
@@ -224,9 +224,8 @@ class Site:
         own = OwnTasks.of(self.terms, self.name, self.read())
         _, steps = own.halves(self.terms, self._planned(description))
         with Ledger(self.place / folder.LEDGER, dataset=self.terms.dataset) as ledger:
-            own.model.ledger = ledger
             labels = tuple(self.terms.labels[i] for i in own.places)
-            door = door_of(own.model, self.terms, labels)
+            door = own.door(self.terms, ledger, labels)
             door.open([step.mechanism.event(door.neighbours) for step in steps])
             found = hidden.masked(masks, boxes, steps[asked].mechanism, rows, door)
         return {}, {"rows": found}
@@ -251,9 +250,8 @@ class Site:
         if not isinstance(number, int) or told.keys() != {number}:
             raise Refused("the coordinator", f"it asks for release {number!r}, and tells another")
         self._records.take(number, told[number])
-        own = OwnTasks.of(self.terms, self.name, self.read())
-        shared = self._broadcast(number)
-        found = released(own, self.terms, number, shared, self.place / folder.LEDGER)
+        shared, ledger = self._broadcast(number), self.place / folder.LEDGER
+        found = released(self._own(), self.terms, number, shared, ledger)
         return {}, {str(place): rows for place, rows in found.items()}
 
     def _report(self, _: Mapping[str, Any], __: Mapping[str, Array]) -> Said:
@@ -302,7 +300,7 @@ class Site:
         """What its tasks' models are worth on rows that it kept, if the terms planned for that."""
         if not (self.terms.scores and self.hand_outs.are_whole()):
             raise Refused("the coordinator", "no mean of scores was planned, or it is too early")
-        model, kept = self.terms.model().load(self.place / PRIVATE), self.held_out()
+        model, kept = self.terms.load(self.place / PRIVATE), self.held_out()
         own = [self.terms.labels[i] for i in self.terms.places[self.name]]
         if kept is None:
             return {}, {"rows": np.zeros((len(own), 1))}

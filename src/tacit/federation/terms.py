@@ -135,22 +135,17 @@ class Terms:
         other. InvalidInput where the learner has a way of its own, in one process."""
         if self.encoder is not None:
             return "reports"
-        model = self.model()
-        if not isinstance(model, MultiTaskEstimator):
-            if self.fewest is not None or model.unit != "task":
-                raise InvalidInput(
-                    "networks send updates of whole clients to a trusted coordinator"
-                )
-            return "updates"
-        if model._engines is None:
+        engines: Literal["rounds", "updates", "silos", "arrivals"] | None = self.model()._engines
+        if engines is None:
             raise InvalidInput(f"{self.learner} with these parameters runs in one process only")
-        if model._engines == "rounds":
+        if engines == "rounds":
             return "rows" if self.fewest is None else "sums"
         if self.fewest is not None:
             raise InvalidInput(
-                "fewest hides rows in sums; sites that trust nobody send releases alone"
+                "fewest hides rows of linear learners in sums; networks send updates, and sites "
+                "that trust nobody send releases alone"
             )
-        return model._engines
+        return engines
 
     def model(self, ledger: Any = None) -> Any:
         """The learner, not fitted; it spends from this ledger."""
@@ -171,11 +166,14 @@ class Terms:
             )
         except TypeError as error:
             raise InvalidInput(f"the parameters of {self.learner}: {error}") from None
-        if isinstance(model, MultiTaskEstimator):
-            self._require_steady_split(model._unit())
+        self._require_steady_split(model._unit())
         if self.fewest is not None:
             model._promise = hidden_promise(len(self.sites), self.fewest)
         return model
+
+    def load(self, place: Path) -> Any:
+        """The learner with the models in a folder of this run."""
+        return self.model()._filled(*folder.read(place))
 
     def _require_steady_split(self, unit: Guarantee) -> None:
         """Which rows are held out follows from how many there are. Where an example may be absent,
@@ -225,6 +223,13 @@ class Terms:
         budgets = (self.budget, self.planned_budget)
         whole, planned = (gaussian_mu(each.epsilon, each.delta) for each in budgets)
         return math.sqrt(whole**2 - planned**2) * (1 - 1e-6)
+
+    def require_secure_noise(self) -> None:
+        """InvalidInput where sites that trust nobody would draw noise that a seed reproduces."""
+        if self.noise != "secure":
+            raise InvalidInput(
+                "sites that trust nobody draw secure noise, and the terms say simulated"
+            )
 
     def installed(self) -> bool:
         """Whether the code of this process is the one that was agreed on."""

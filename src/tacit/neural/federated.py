@@ -152,8 +152,7 @@ class FederatedMTL(NetworksInSilos):
     ) -> FederatedMTL:
         """As fit, from tasks that were read and scaled by ``schema``; some without rows here."""
         self._check()
-        if self.unit != "task":
-            raise InvalidInput("unit='example' learns from rows in one process: use fit")
+        self._require_declared(schema)
         self._schema = schema
         return self._learned(*self._from_tasks(tasks), progress)
 

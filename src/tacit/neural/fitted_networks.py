@@ -25,7 +25,7 @@ from tacit.neural.inputs import gathered
 from tacit.neural.personal import PersonalModels
 from tacit.neural.secret_streams import Coins
 from tacit.parameters import require_unset
-from tacit.tasks import Schema
+from tacit.tasks import Schema, TaskSet
 
 
 class FittedNetworks(Fitted):
@@ -112,6 +112,18 @@ class FittedNetworks(Fitted):
     def predict_proba(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> FloatArray:
         """(N, classes)."""
         return np.asarray(self._outputs(X, task, unknown).double().softmax(1).numpy())
+
+    def scores_of(self, tasks: TaskSet) -> FloatArray:
+        """(N,) or (N, k), outputs in scaled units, of tasks scaled by the schema of the fit; of two
+        classes by how much the second is ahead."""
+        check_is_fitted(self, "shared_")
+        columns = np.repeat([self._column_of(label) for label in tasks.labels], tasks.sizes)
+        if not len(columns):
+            return np.zeros(0)
+        found = self._models.outputs(self._models.rows(tasks.X), columns).double().numpy()
+        if has_classes(self) and found.shape[1] == 2:
+            return np.asarray(found[:, 1] - found[:, 0])
+        return found[:, 0] if found.shape[1] == 1 else found
 
     def _outputs(self, X: Any, task: Any, unknown: Unknown) -> Tensor:
         check_is_fitted(self, "shared_")

@@ -189,10 +189,12 @@ def examples_of(tasks: TaskSet, dtype: torch.dtype) -> tuple[Examples, Classes |
     >>> two = TaskSet.from_arrays([[0], [1]], ["no", "yes"], classes=("no", "yes"))
     >>> examples_of(two, torch.float32)[0].y
     tensor([0, 1])
+    >>> three = TaskSet.from_arrays([[0], [1]], ["c", "b"], classes=("a", "b", "c"))
+    >>> examples_of(three, torch.float32)[0].y
+    tensor([2, 1])
     """
     X = torch.from_numpy(tasks.X).to(dtype)
     if tasks.classes is None:
         return Examples(X, torch.from_numpy(tasks.y).to(dtype), tasks.offsets), None
-    return Examples(X, torch.from_numpy(tasks.y > 0).long(), tasks.offsets), Classes(
-        np.asarray(tasks.classes)
-    )
+    y = tasks.y.argmax(axis=1) if tasks.y.ndim == 2 else (tasks.y > 0).astype(np.int64)
+    return Examples(X, torch.from_numpy(y), tasks.offsets), Classes(np.asarray(tasks.classes))

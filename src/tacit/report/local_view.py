@@ -27,6 +27,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.estimator import MultiTaskEstimator
+from tacit.estimator.fitted import Fitted
 from tacit.files import replace_file
 from tacit.folder import LOCAL, read_json
 from tacit.json_converter import from_json, to_json
@@ -77,7 +78,7 @@ class LocalView:
 
 
 def measure(
-    model: MultiTaskEstimator,
+    model: Fitted,
     training: TaskSet,
     held_out: TaskSet,
     schema: Schema,
@@ -98,9 +99,7 @@ def measure(
     tell = progress or (lambda what, done, of: None)
     bench = Bench(model, training, held_out, schema)
     tell("single-task learning", 0, 1)
-    alone = SingleTask(loss=model.loss, fit_intercept=bench.intercept).fit_tasks(training, schema)
-    pooled = Pooled(model.loss, fit_intercept=bench.intercept).fit_tasks(training, schema)
-    ways = {"together": model, "alone": alone, "pooled": pooled}
+    ways = {"together": model, **bench.limits()}
     view = bench.view({name: bench.judged(way) for name, way in ways.items()})
     tell("single-task learning", 1, 1)
     if not curve or bench.budget is None:
@@ -120,7 +119,7 @@ def measure(
 class Bench:
     """A model with the rows it is judged on."""
 
-    model: MultiTaskEstimator
+    model: Fitted
     training: TaskSet
     held_out: TaskSet
     schema: Schema
@@ -137,6 +136,19 @@ class Bench:
         budgets = list(given.values()) if isinstance(given, Mapping) else [given]
         return max((b for b in budgets if isinstance(b, Budget)), key=_epsilon, default=None)
 
+    def limits(self) -> Mapping[str, Any]:
+        """Models of the same kind, for each task alone and one for all."""
+        model = self.model
+        if not isinstance(model, MultiTaskEstimator):
+            from tacit.neural.limits import limits
+
+            return limits(model, self.training)
+        alone, pooled = (
+            kind(loss=model.loss, fit_intercept=self.intercept) for kind in (SingleTask, Pooled)
+        )
+        both = {"alone": alone, "pooled": pooled}
+        return {name: way.fit_tasks(self.training, self.schema) for name, way in both.items()}
+
     def view(self, scores: Mapping[str, Score]) -> LocalView:
         """Scores, and what is known before any fit."""
         epsilon = float(self.model.guarantee_.epsilon)
@@ -150,7 +162,7 @@ class Bench:
             scores=scores,
         )
 
-    def judged(self, model: MultiTaskEstimator) -> Score:
+    def judged(self, model: Any) -> Score:
         """On the held-out rows."""
         return judged(model.scores_of(self.held_out), self.held_out, self.schema)
 

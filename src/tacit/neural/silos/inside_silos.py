@@ -7,17 +7,18 @@ rounds; ``predict_at_home`` uses that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from tacit.arrays import IntArray
-from tacit.engine import Outcome, Progress
+from tacit.engine import Message, Outcome, Progress
 from tacit.engine.silo_rounds import run_silos, speaking
 from tacit.errors import InvalidInput
+from tacit.estimator.contract import require_fixed_rows
 from tacit.neural.client_training import Trainer
 from tacit.neural.fitted_networks import FittedNetworks
 from tacit.neural.guarantee import MEASURED, SEEDED
@@ -36,8 +37,9 @@ from tacit.privacy.accounting import gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.node_runs import declared_counts, node_doors, node_history, node_run
 from tacit.privacy.people import beside_units, promised_to_people, warn_of_delta
-from tacit.privacy.planning import Door, open_door, stated
+from tacit.privacy.planning import UNIT, Door, open_door, stated
 from tacit.privacy.release import new_run
+from tacit.tasks import Schema
 
 CLIP = 0.5
 """C, where nobody chose one: a row that is fitted well counts less than others (measured: from .1
@@ -46,6 +48,16 @@ to 2 it hardly matters)."""
 MEANINGLESS = ("adaptive_clip", "relation", "noise_multiplier", "checkpoint", "local_steps")
 """Parameters of rounds among tasks: each step of a silo is a release, its noise follows from its
 budget, and the ledger holds what a run needs to go on."""
+
+
+class NetworkHalves(NamedTuple):
+    """Both halves of a run, the door of all silos, and that of every one."""
+
+    silos: SilosAtHome
+    coordinator: MeanOfSilos
+    door: Door
+    doors: list[Door]
+    people: int  # of all silos
 
 
 class NetworksInSilos(FittedNetworks):
@@ -94,6 +106,15 @@ class NetworksInSilos(FittedNetworks):
         return self.unit == "example" and self.budget is not None
 
     @property
+    def _engines(self) -> Literal["updates", "silos"]:
+        """Which engines can run its halves."""
+        return "silos" if self._protects_people else "updates"
+
+    def _unit(self) -> Guarantee:
+        """Who is protected from whom, where rows name nobody."""
+        return promised_to_people(False) if self._protects_people else UNIT
+
+    @property
     def _one_budget(self) -> Budget | None:
         """Of every client, where these are protected: their updates are clipped alike."""
         if isinstance(self.budget, Mapping):
@@ -109,6 +130,11 @@ class NetworksInSilos(FittedNetworks):
         if watch is not None and self._protects_people:
             raise InvalidInput("watch= looks at rounds of whole tasks: fit with unit='task'")
 
+    def _require_declared(self, schema: Schema) -> None:
+        """Refuses what cannot be kept of rows that were read by this schema, and name nobody."""
+        self._require_unit(None, None)
+        require_fixed_rows(schema, self._unit())
+
     # --- fitting ---------------------------------------------------------------------------------
 
     def _fit_inside(
@@ -120,9 +146,25 @@ class NetworksInSilos(FittedNetworks):
         progress: Progress,
     ) -> None:
         """All rounds, and what silos make of them; ``whose`` (N,): the person of each row."""
+        of = self._silo_halves(trainer, labels, whose, classes)
+        engine = self._engine or run_silos
+        outcome = engine(of.silos, of.coordinator, of.doors, progress=progress)
+        self._remember_silos(of, outcome)
+        models = public_models(trainer, of.silos.plan.silos, self.shared_, labels, classes)
+        own, self.private_home_ = self._at_home(
+            trainer, models.models, models.models, self._home_coins(of.silos.coins, of.door.run)
+        )
+        self._set_models(models, labels, own)
+
+    def _silo_halves(
+        self,
+        trainer: Trainer,
+        labels: tuple[Hashable, ...],
+        whose: IntArray | None,
+        classes: Classes | None,
+    ) -> NetworkHalves:
+        """Both halves, and every silo's own door: of public facts, but for the silos' rows."""
         require_unset(self, MEANINGLESS, "where people inside silos are protected")
-        if self._engine is not None:
-            raise InvalidInput("networks of silos that protect their people learn in one process")
         require_usable(trainer.stacked, trainer.examples.X)
         require_few(int(trainer.examples.sizes.max()))
         people = People.of(trainer.examples, whose, self.rows_per_person)
@@ -138,14 +180,7 @@ class NetworksInSilos(FittedNetworks):
         warn_of_delta(door, int(known.sum()))
         home = SilosAtHome(plan, gradients, people, coins, plan.silos, not together)
         coordinator = MeanOfSilos(plan, trainer.stacked.start().cpu().numpy())
-        outcome = run_silos(home, coordinator, node_doors(door), progress=progress)
-        self._remember_silos(door, plan, int(known.sum()), outcome)
-        row = tuple(trainer.examples.X.shape[1:])
-        models = _public_models(trainer, plan, outcome, labels, classes, row)
-        own, self.private_home_ = self._at_home(
-            trainer, models.models, models.models, self._home_coins(coins, door.run)
-        )
-        self._set_models(models, labels, own)
+        return NetworkHalves(home, coordinator, door, node_doors(door), int(known.sum()))
 
     # --- what is public before the first round ---------------------------------------------------
 
@@ -211,17 +246,20 @@ class NetworksInSilos(FittedNetworks):
                 "with zero-out neighbours the number of people of a silo is private: declare one "
                 "with people=, by which its sums are divided, or take replace"
             )
+        if not counts.any():
+            raise InvalidInput("no silo has rows here: declare people=, how many each has")
         return counts
 
     # --- when it is done -------------------------------------------------------------------------
 
-    def _remember_silos(self, door: Door, plan: SiloRounds, people: int, outcome: Outcome) -> None:
+    def _remember_silos(self, of: NetworkHalves, outcome: Outcome) -> None:
+        door, plan = of.door, of.silos.plan
         self.run_, self.rounds_, self.ledger_ = door.run, len(plan.rates), door.ledger
         self._charged, self._certificate = door.labels, None
         self.transcript_, self.private_history_ = outcome.transcript, []
         kept = ("centres",) if plan.pull is None else ("centres", "models")
         self.shared_ = {name: outcome.shared[name] for name in kept}
-        self.guarantee_ = beside_units(_guaranteed(door, plan.sampler), people)
+        self.guarantee_ = beside_units(_guaranteed(door, plan.sampler), of.people)
         self._warn_of_refits(self.guarantee_)
         self.history_ = node_history(door)
 
@@ -247,18 +285,18 @@ def _guaranteed(door: Door, sampler: Sampler) -> Guarantee:
     )
 
 
-def _public_models(
+def public_models(
     trainer: Trainer,
-    plan: SiloRounds,
-    outcome: Outcome,
+    silos: Sequence[int],
+    shared: Message,
     labels: tuple[Hashable, ...],
     classes: Classes | None,
-    row: tuple[int, ...],
 ) -> PersonalModels:
-    """What anybody may see: a model of every silo; one that said nothing has the mean."""
-    centres = torch.tensor(outcome.shared["centres"].value, device=trainer.device)
+    """What anybody may see: a model of every silo; the mean of one that is not among these, or if
+    all have one."""
+    centres = torch.tensor(shared["centres"].value, device=trainer.device)
     models = centres.repeat(len(labels), 1)
-    if plan.pull is not None:
-        models[list(plan.silos)] = torch.tensor(outcome.shared["models"].value).to(models)
-    everybody = np.zeros(len(labels), dtype=np.int64)
+    if "models" in shared:
+        models[list(silos)] = torch.tensor(shared["models"].value).to(models)
+    everybody, row = np.zeros(len(labels), dtype=np.int64), tuple(trainer.examples.X.shape[1:])
     return PersonalModels(trainer.stacked, classes, models, centres, everybody, True, row)
