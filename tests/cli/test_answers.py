@@ -265,6 +265,17 @@ def test_runs_are_logged_to_mlflow(fitted: Desk, command: Command, tmp_path: Pat
     assert run.data.metrics["epsilon"] == pytest.approx(1.0)
 
 
+def test_an_mlflow_that_refuses_is_told_in_a_line(
+    fitted: Desk, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = MagicMock()
+    refusing.exceptions.MlflowException = RuntimeError
+    refusing.set_experiment.side_effect = RuntimeError("not today")
+    monkeypatch.setitem(sys.modules, "mlflow", refusing)
+    done = command("compare", fitted.path / "model", "--mlflow", "file:///nowhere")
+    assert (done.code, "does not take them: not today" in done.err) == (2, True)
+
+
 def test_each_run_is_one_of_mlflow(
     fitted: Desk, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,13 +61,17 @@ def _log(rows: list[dict[str, Any]], uri: str) -> None:
         import mlflow
     except ImportError:
         raise InvalidInput("--mlflow needs MLflow: pip install 'tacit[mlflow]'") from None
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_experiment("tacit")
-    for row in rows:
-        numbers = {k: v for k, v in row.items() if isinstance(v, float)}
-        with mlflow.start_run(run_name=row["run"]):
-            mlflow.log_params({k: v for k, v in row.items() if k not in numbers and v is not None})
-            mlflow.log_metrics(numbers)
+    try:
+        mlflow.set_tracking_uri(uri)
+        mlflow.set_experiment("tacit")
+        for row in rows:
+            numbers = {k: v for k, v in row.items() if isinstance(v, float)}
+            said = {k: v for k, v in row.items() if k not in numbers and v is not None}
+            with mlflow.start_run(run_name=row["run"]):
+                mlflow.log_params(said)
+                mlflow.log_metrics(numbers)
+    except mlflow.exceptions.MlflowException as error:
+        raise InvalidInput(f"MLflow at {uri} does not take them: {error}") from error
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:

@@ -116,7 +116,8 @@ def _declarations(request: FitRequest, table: FileTable) -> Declarations:
     if request.ranges is not None:
         return read_declarations(request.ranges).overridden(said)
     aside = {} if request.person is None else dict.fromkeys([request.person])
-    return completed(aside | said, table, request.task, request.target, request.budget)
+    budget = request.budget if request.cluster is None else None
+    return completed(aside | said, table, request.task, request.target, budget)
 
 
 def _people(frame: Any, request: FitRequest) -> Array | None:

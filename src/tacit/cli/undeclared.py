@@ -79,10 +79,10 @@ def _halves(text: str, option: str, form: str) -> tuple[str, str]:
 
 
 def completed(
-    said: Declared, table: FileTable, task: str, targets: Sequence[str], budget: Budget
+    said: Declared, table: FileTable, task: str, targets: Sequence[str], budget: Budget | None
 ) -> Declarations:
     """What was said, with private ranges for other numbers; what else is open is a problem, each
-    with the option that solves it."""
+    with the option that solves it. ``budget``: of the ranges, if the table holds all tasks."""
     columns: Declared = dict(said)
     problems: dict[str, str] = {}
     found: list[str] = []
@@ -99,14 +99,15 @@ def completed(
             problems[name] = _asked(name, kind, name in targets)
     numbers = [name for name, column in columns.items() if column and column.categories is None]
     problems |= {name: asked for name in numbers if (asked := unclear(table, name))}
-    return Declarations(HERE, columns, problems | _unaffordable(found, table, task, budget))
+    if found and budget is not None:
+        problems |= _unaffordable(found, budget, table.frame[task].n_unique())
+    return Declarations(HERE, columns, problems)
 
 
-def _unaffordable(names: list[str], table: FileTable, task: str, budget: Budget) -> dict[str, str]:
+def _unaffordable(names: list[str], budget: Budget, n_tasks: int) -> dict[str, str]:
     """The problem, if so few tasks find no ranges of so many columns; told with all others."""
     try:
-        if names:
-            _share(names, budget, table.frame[task].n_unique())
+        _share(names, budget, n_tasks)
     except InvalidInput as error:
         return {", ".join(names): str(error)}
     return {}
