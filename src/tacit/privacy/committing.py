@@ -39,12 +39,17 @@ class Caller:
         self._decide, self._result = decide, None
         self._error: BaseException | None = None
         self.done = self.leads = False
-        self.called: threading.Event | None = None  # of who waits: it is done, or leads
+        self._called = threading.Lock()  # shut until it is done, or leads
+        self._called.acquire()
+
+    def wait(self) -> None:
+        """Until somebody calls."""
+        self._called.acquire()
 
     def call(self) -> None:
         """Whoever waits need not wait any longer."""
-        if self.called is not None:
-            self.called.set()
+        if self._called.locked():
+            self._called.release()
 
     def decided(self) -> None:
         """Decide; raises what it was refused with."""
@@ -88,12 +93,10 @@ class Line:
             self._waiting.append(caller)
             if len(self._waiting) >= self._expected:
                 self._mutex.notify()
-            if self._led:
-                caller.called = threading.Event()
-            else:
+            if not self._led:
                 self._led = caller.leads = True
-        if caller.called is not None:
-            caller.called.wait()
+                return
+        caller.wait()
 
     def take(self) -> Sequence[Caller]:
         """Everybody who waits now. As many as the last time are given a moment to come back:
@@ -106,6 +109,8 @@ class Line:
 
     def leave(self, caller: Caller) -> None:
         """Whoever is done, or gave up, goes: nobody is left behind, and the next one leads."""
+        if caller.done and not caller.leads:
+            return
         with self._mutex:
             self._waiting = [each for each in self._waiting if each is not caller]
             if not caller.leads:

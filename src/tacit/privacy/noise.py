@@ -202,9 +202,10 @@ def _buckets(count: int, law: _Law, source: Source) -> IntArray:
     words = source.words(count)
     buckets: IntArray = guide[words >> np.uint64(64 - _GUIDE_BITS)].astype(np.int64)
     open_ = np.flatnonzero(buckets < 0)
-    buckets[open_] = _settled(table, words[open_], words[open_])
-    for i in open_[buckets[open_] < 0]:
-        buckets[i] = _settle_bucket(law, int(words[i]), source)
+    if open_.size:
+        buckets[open_] = _settled(table, words[open_], words[open_])
+        for i in open_[buckets[open_] < 0]:
+            buckets[i] = _settle_bucket(law, int(words[i]), source)
     return buckets
 
 
@@ -232,10 +233,11 @@ def _accepted(law: _Law, first: IntArray, j: IntArray, v: IntArray, source: Sour
     rise = law.rise(first, j)
     accepted: BoolArray = v + (rise >> (UNIT_BITS - _ACCEPT_BITS)) + 3 <= 2**_ACCEPT_BITS
     open_ = np.flatnonzero(~accepted)
-    ratio = np.exp(rise[open_] * -(2.0**-UNIT_BITS)) * 2.0**_ACCEPT_BITS
-    accepted[open_] = v[open_] + 2 <= ratio
-    for i in open_[np.abs(v[open_] - ratio) < 2]:
-        accepted[i] = _settle_acceptance(law, int(first[i]), int(j[i]), int(v[i]), source)
+    if open_.size:
+        ratio = np.exp(rise[open_] * -(2.0**-UNIT_BITS)) * 2.0**_ACCEPT_BITS
+        accepted[open_] = v[open_] + 2 <= ratio
+        for i in open_[np.abs(v[open_] - ratio) < 2]:
+            accepted[i] = _settle_acceptance(law, int(first[i]), int(j[i]), int(v[i]), source)
     return accepted
 
 

@@ -4,8 +4,13 @@ Rollback journal and ``synchronous=EXTRA``, on purpose. A spend must be on disk 
 drawn, whatever dies next. Killing the process is survived in every mode. Losing power after a
 commit is not: in DELETE mode the commit *is* the removal of the journal, and only EXTRA also syncs
 the directory, without which the journal may come back and undo a spend whose release has left.
-WAL with FULL would be as safe and three times as fast, but keeps the newest spends in a second
-file until a checkpoint: who copies ``ledger.sqlite`` alone would lose them.
+So a commit syncs five times (the journal and its name, its header, the file, the name's removal).
+
+WAL with FULL would sync once, and was weighed and left: it keeps the newest spends in a second file
+until a checkpoint, so that who copies ``ledger.sqlite`` alone would lose them; its index is memory
+that two hosts at one network drive do not share, so that both might spend the same ε; and before
+SQLite 3.51.3 two processes that write and checkpoint at once may corrupt it (sqlite.org/wal.html,
+the WAL-reset bug).
 """
 
 from __future__ import annotations
