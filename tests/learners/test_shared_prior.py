@@ -17,7 +17,7 @@ from tacit.datasets import group_sparse_tasks, low_rank_tasks, related_tasks
 from tacit.datasets.generators import Generated
 from tacit.engine import Facts
 from tacit.estimator import Home
-from tacit.learners.shared_prior import Coordinator, Tasks
+from tacit.learners.shared_prior import Curator, Tasks
 from tacit.learners.shared_prior.gaussian_tasks import Alone, Likelihoods, View
 from tacit.learners.shared_prior.lessons import Lessons, spoken
 from tacit.learners.shared_prior.participant import centred_triangles, joined
@@ -143,7 +143,7 @@ def test_a_covariance_fitted_to_few_tasks_is_not_preferred_to_a_plain_one(
     rng = np.random.default_rng(0)
     data = related_tasks(100, (20, 40), 20, test_rows=30, rng=rng)
     twin = score(SharedPrior(ranges=data.ranges), data)
-    monkeypatch.setattr("tacit.learners.shared_prior.coordinator.MOST_FLATTERED", 0.0)
+    monkeypatch.setattr("tacit.learners.shared_prior.curator.MOST_FLATTERED", 0.0)
     assert twin < 0.995 * score(SharedPrior(ranges=data.ranges), data)
 
 
@@ -345,7 +345,7 @@ def test_no_row_sent_is_longer_than_its_clip(related: Generated) -> None:
     schema, tasks = model._declare(related.X, related.y, related.task)
     home: Home = model._home(tasks, schema, Squared())
     facts = Facts(tuple(range(80)), 6, home.loss, home.declared_features, True, "replace", 100.0)
-    coordinator, participant = Coordinator.planned(facts), Tasks(home, 80)
+    coordinator, participant = Curator.planned(facts), Tasks(home, 80)
     named = {step.name.split()[0]: step for step in coordinator.steps}
     shared = coordinator.start()
     for kind in ("level", "size", "directions", "length", "information", "scores"):

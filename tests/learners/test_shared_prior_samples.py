@@ -11,7 +11,7 @@ from tacit.datasets import related_tasks
 from tacit.datasets.generators import Generated
 from tacit.engine import Facts, Message, Unprotected
 from tacit.estimator import Home
-from tacit.learners.shared_prior import Coordinator, Tasks, release_schedule
+from tacit.learners.shared_prior import Curator, Tasks, release_schedule
 from tacit.learners.shared_prior.lessons import values_of
 from tacit.linear.losses import Squared
 from tacit.privacy.mechanisms.products import WithGaussianNoise
@@ -34,7 +34,7 @@ def everything_said(home: Home, keeps: bool) -> dict[str, FloatArray]:
     """What tasks say in each step of a run without noise; each step with what one before it kept,
     or without."""
     facts = Facts(tuple(range(M)), 5, home.loss, home.declared_features, True, "replace", 1e4)
-    coordinator, tasks = Coordinator.planned(facts), Tasks(home, M)
+    coordinator, tasks = Curator.planned(facts), Tasks(home, M)
     shared: Message = coordinator.start()
     found, state = {}, None
     for step in coordinator.steps:
@@ -88,7 +88,7 @@ def test_a_node_whose_task_is_not_asked_sends_zeros_of_the_same_width(
     monkeypatch.setattr(release_schedule, "VOTERS", 20)
     home = home_of(data)
     facts = Facts(tuple(range(M)), 5, home.loss, home.declared_features, True, "replace", 1e4)
-    coordinator, tasks = Coordinator.planned(facts), Tasks(home, M)
+    coordinator, tasks = Curator.planned(facts), Tasks(home, M)
     step = next(step for step in coordinator.steps if step.name == "variances 0")
     whole, _ = tasks.contribute(step, coordinator.start(), None)
     for i in range(M):

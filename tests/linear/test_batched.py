@@ -12,6 +12,7 @@ from sklearn.linear_model import RidgeCV
 from tacit.arrays import FloatArray
 from tacit.linear.batched import MEAN_RIDGE, Problems, factor, shared_mean, solve_path
 from tacit.linear.losses import Logistic, Loss, Squared
+from tacit.linear.problems import of_each_chunk
 from tacit.linear.single_task_fits import PENALTIES, best_alone, own_path
 
 
@@ -157,3 +158,8 @@ def test_a_logistic_task_does_not_see_the_tasks_beside_it() -> None:
     assert not np.allclose(one.coef[0], other.coef[0])
     np.testing.assert_array_equal(one.coef[1:], other.coef[1:])
     np.testing.assert_array_equal(one.held_out[12:], other.held_out[12:])
+
+
+def test_of_no_tasks_nothing_is_made() -> None:
+    none = Problems(np.zeros((0, 3)), np.zeros(0), np.array([0]))
+    assert of_each_chunk(none, lambda problems: best_alone(problems, Squared())).shape == (0, 3)

@@ -156,7 +156,7 @@ def _as_entries(runs: Sequence[Mapping[str, Any]]) -> Iterator[Entry]:
         yield Entry(seq, kind, payload, "")
 
 
-def require_moderate(accounts: Sequence[Mapping[str, Any]]) -> None:
+def require_foldable(accounts: Sequence[Mapping[str, Any]]) -> None:
     """ValueError for accounts that nobody could fold in a reasonable time, before that is tried."""
     runs = [part for account in accounts for part in account["runs"]]
     planned = [step for part in runs for step in part["declared"]["plan"]]

@@ -19,7 +19,7 @@ from typing import Any
 
 from tacit import folder
 from tacit.certificate import documents
-from tacit.certificate.accounts import replayed, require_moderate
+from tacit.certificate.accounts import replayed, require_foldable
 from tacit.certificate.contents import contents_problems, seal_problems
 from tacit.certificate.issuing import first_line
 from tacit.certificate.meaning import means
@@ -191,7 +191,7 @@ def certificate_problems(certificate: Mapping[str, Any]) -> Iterator[str]:
     if not certificate["accounts"]:
         yield from _without_ledger(guarantee)
         return
-    require_moderate(certificate["accounts"])
+    require_foldable(certificate["accounts"])
     yield from _unsaid(guarantee, certificate["accounts"])
     for account in certificate["accounts"]:
         yield from _account_problems(guarantee, certificate, account)

@@ -19,8 +19,8 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.encoders.base import Strategy
-from tacit.encoders.candidates import Candidate, Search, Wanted, best_candidates, centred
 from tacit.encoders.closed_forms import Spectrum, spectrum, water_filling
+from tacit.encoders.design_search import Candidate, Search, Wanted, best_candidates, centred
 from tacit.encoders.networks import Design, Layer, nothing
 from tacit.errors import InvalidInput
 from tacit.privacy.mechanisms import clip_rows

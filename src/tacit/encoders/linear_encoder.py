@@ -28,8 +28,8 @@ from typing import Any, ClassVar, Literal
 
 from tacit.arrays import FloatArray
 from tacit.encoders.base import Encoder
-from tacit.encoders.candidates import Wanted
 from tacit.encoders.closed_forms import Spectrum
+from tacit.encoders.design_search import Wanted
 from tacit.encoders.designs import (
     chosen_design,
     exact_design,

@@ -50,12 +50,11 @@ def rivals(
     first: str,
     second: str,
     *,
-    within: float = 0.1,
     panel: str | None = None,
     at: Sequence[float | str] = (),
 ) -> Check:
-    """The two differ by at most a share of the second."""
-    return _compared(first, second, lambda ratio: abs(ratio - 1) <= within, panel, at)
+    """The two differ by at most a tenth of the second."""
+    return _compared(first, second, lambda ratio: abs(ratio - 1) <= 0.1, panel, at)
 
 
 def falls(*curves: str, panel: str | None = None) -> Check:
@@ -82,15 +81,14 @@ def gains(first: str, second: str, claimed: float, *, at: float | str, panel: st
     return check
 
 
-def best_at(curve: str, wanted: Callable[[float], bool], better: Better = "lower") -> Check:
-    """The best x of the curve satisfies ``wanted``, in every panel."""
+def best_at(curve: str, wanted: Callable[[float], bool]) -> Check:
+    """Where the curve is lowest satisfies ``wanted``, in every panel."""
 
     def check(measured: Measured) -> Judgement:
         found = []
         for panel in _panels(measured, curve):
             means = [m for m in measured.means(curve, panel) if math.isfinite(m.mean)]
-            sign = 1 if better == "lower" else -1
-            found.append(float(min(means, key=lambda m: sign * m.mean).x or 0.0))
+            found.append(float(min(means, key=lambda m: m.mean).x or 0.0))
         said = f"{curve} is best at {', '.join(f'{x:.4g}' for x in found)}"
         return Judgement(verdict([wanted(x) for x in found]), _middle(found), said)
 

@@ -18,7 +18,6 @@ from tacit.arrays import FloatArray, IntArray
 from tacit.metrics import auc_per_task, nmse
 
 FOLDS: Final = 5
-REPETITIONS: Final = 100
 STRONG_CONVEXITY: Final = 1e-3  # μ, where strong convexity is considered
 UNCOUNTED: Final = "chosen by cross-validation on the training rows, which no ledger counted"
 

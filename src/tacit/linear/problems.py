@@ -80,6 +80,8 @@ class Problems:
         >>> [part.n_tasks for part in p.chunks(most_rows=2)]
         [1, 1, 1]
         """
+        if self.n_tasks == 0:
+            yield self  # so that what is made of no task has its shape
         start = 0
         while start < self.n_tasks:
             within = np.searchsorted(self.offsets, self.offsets[start] + most_rows, side="right")

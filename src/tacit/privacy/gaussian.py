@@ -65,10 +65,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return math.exp(float(root)) / ROUND_UP
 
 
-def smallest(
-    holds: Callable[[float], bool], *, upper: float = 1e9, tolerance: float = 1e-12
-) -> float:
-    """The smallest x > 0 where a monotone condition holds, rounded up; bisection on x.
+def smallest(holds: Callable[[float], bool], *, tolerance: float = 1e-12) -> float:
+    """The smallest x > 0 where a monotone condition holds, rounded up, infinity if it is above 10⁹;
+    bisection on x.
 
     >>> round(smallest(lambda x: x * x >= 2), 9)
     1.414213562
@@ -76,7 +75,7 @@ def smallest(
     low, high = 0.0, 1.0
     while not holds(high):
         low, high = high, 2 * high
-        if high > upper:
+        if high > 1e9:
             return math.inf
     while high - low > tolerance * max(1.0, high):
         middle = (low + high) / 2

@@ -13,7 +13,7 @@ from tacit.engine import Facts, Message, Unprotected
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.estimator.open_scale import in_shared_units, units_of
 from tacit.learners.shared_prior.apart import APART, NothingShared, must_stay_apart
-from tacit.learners.shared_prior.coordinator import Coordinator
+from tacit.learners.shared_prior.curator import Curator
 from tacit.learners.shared_prior.lessons import values_of
 from tacit.learners.shared_prior.participant import Tasks
 from tacit.learners.shared_prior.posterior_mixture import Priors
@@ -24,7 +24,7 @@ from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms.products import WithGaussianNoise
 from tacit.silos.estimator import InsideSilos
 
-__all__ = ["Coordinator", "SharedPrior", "Tasks"]
+__all__ = ["Curator", "SharedPrior", "Tasks"]
 
 
 @learner
@@ -38,8 +38,8 @@ class BetweenTasks(PrivateLearner):
     def _open(self, home: Home) -> Message:
         return open_prior(home)
 
-    def _coordinator(self, facts: Facts) -> Coordinator | NothingShared:
-        return NothingShared() if must_stay_apart(facts) else Coordinator.planned(facts)
+    def _coordinator(self, facts: Facts) -> Curator | NothingShared:
+        return NothingShared() if must_stay_apart(facts) else Curator.planned(facts)
 
     def _participant(self, home: Home, facts: Facts) -> Tasks:
         return Tasks(home, facts.n_tasks)
@@ -122,7 +122,7 @@ def open_prior(home: Home) -> Message:
     labels, width = tuple(range(home.problems.n_tasks)), home.problems.X.shape[1]
     declared = home.declared_features, home.declared_target
     facts = Facts(labels, width, home.loss, *declared, neighbours="replace", mu=UNLIMITED)
-    coordinator = Coordinator.planned(facts)
+    coordinator = Curator.planned(facts)
     shared: Message = coordinator.start()
     tasks, state = Tasks(home, facts.n_tasks), None
     for step in coordinator.steps:

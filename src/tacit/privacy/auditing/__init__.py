@@ -5,7 +5,8 @@
 A claim that survives is consistent with what was tried, no more.
 """
 
-from tacit.privacy.auditing.bounds import (
+from tacit.privacy.auditing.claims import AuditResult, Claim, Histogram
+from tacit.privacy.auditing.lower_bounds import (
     Counts,
     epsilon_between,
     lower,
@@ -14,7 +15,6 @@ from tacit.privacy.auditing.bounds import (
     one_run_p_value,
     upper,
 )
-from tacit.privacy.auditing.claims import AuditResult, Claim, Histogram
 from tacit.privacy.auditing.regions import Region, Side, above, below, bound, classifier
 from tacit.privacy.auditing.trials import Draw, Progress, audit, audit_exact, audit_one_run
 

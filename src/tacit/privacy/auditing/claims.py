@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit.privacy.accounting import Approximate, Gaussian, Pure, gaussian_epsilon
-from tacit.privacy.auditing.bounds import Counts
+from tacit.privacy.auditing.lower_bounds import Counts
 from tacit.rounding import rounded_down, rounded_up
 
 

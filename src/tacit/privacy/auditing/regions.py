@@ -10,8 +10,8 @@ import numpy as np
 
 from tacit.arrays import BoolArray, FloatArray
 from tacit.privacy.accounting import Gaussian
-from tacit.privacy.auditing.bounds import Counts, epsilon_between, lower, mu_between, upper
 from tacit.privacy.auditing.claims import Claim
+from tacit.privacy.auditing.lower_bounds import Counts, epsilon_between, lower, mu_between, upper
 
 Side = Literal[0, 1]
 THRESHOLDS = 200  # candidates of a search, quantiles of both sides together

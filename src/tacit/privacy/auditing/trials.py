@@ -12,8 +12,8 @@ import numpy as np
 from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Approximate, Gaussian, Pure
-from tacit.privacy.auditing.bounds import Counts, check_confidence, one_run_epsilon
 from tacit.privacy.auditing.claims import AuditResult, Claim, Histogram
+from tacit.privacy.auditing.lower_bounds import Counts, check_confidence, one_run_epsilon
 from tacit.privacy.auditing.regions import Bound, Region, Side, best_threshold, bound, classifier
 
 Draw = Callable[[Side, np.random.Generator, int], FloatArray]

@@ -38,14 +38,14 @@ UNITS = ("target_scale", "feature_scale", "own_units")
 
 
 @dataclass(frozen=True)
-class Coordinator:
+class Curator:
     """Post-processing of releases; every number here is public."""
 
     facts: Facts
     schedule: ReleaseSchedule
 
     @classmethod
-    def planned(cls, facts: Facts) -> Coordinator:
+    def planned(cls, facts: Facts) -> Curator:
         """All steps, from public facts."""
         return cls(facts, ReleaseSchedule.of(facts))
 
