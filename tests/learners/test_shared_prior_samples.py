@@ -13,6 +13,7 @@ from tacit.engine import Facts, Message, Unprotected
 from tacit.estimator import Home
 from tacit.learners.shared_prior import Curator, Tasks, release_schedule
 from tacit.learners.shared_prior.lessons import values_of
+from tacit.learners.shared_prior.posterior_mixture import Priors
 from tacit.linear.losses import Squared
 from tacit.privacy.mechanisms.products import WithGaussianNoise
 
@@ -115,3 +116,27 @@ def test_votes_of_a_third_of_the_tasks_lead_to_much_the_same_models(
         errors.append(float(np.mean((data.y_test - predicted) ** 2)))
     assert errors[0] != errors[1]
     assert errors[1] < 1.05 * errors[0]
+
+
+def test_priors_that_the_vote_finds_unlikely_are_tried_by_nobody(data: Generated) -> None:
+    model = SharedPrior(ranges=data.ranges).fit(data.X, data.y, task=data.task)
+    priors = Priors.of(values_of(model.shared_))
+    assert len(priors.worth_trying().means) < len(priors.means)
+    n_spreads, _, n_scales = priors.vote.shape
+    asked = Priors(
+        np.arange(3.0)[:, None] * np.ones(5),
+        np.arange(3.0)[:, None, None] * np.eye(5),
+        priors.noise,
+        priors.noise_spreads,
+        priors.scale_spread,
+        np.arange(4.0),
+        np.full((n_spreads, 4, n_scales), -6.0),
+    )
+    asked.vote[-1, 3, 2] = 0.0
+    kept = asked.worth_trying()  # by itself, the first, and the one that somebody voted for
+    np.testing.assert_array_equal(kept.handicap, [0, 1, 3])
+    np.testing.assert_array_equal(kept.means[:, 0], [0, 2])
+    np.testing.assert_array_equal(kept.factors[:, 0, 0], [0, 2])
+    np.testing.assert_array_equal(kept.vote, asked.vote[:, [0, 1, 3]])
+    asked.vote[0, 2, 0] = -3.9
+    assert len(asked.worth_trying().means) == 3

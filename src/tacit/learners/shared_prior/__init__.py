@@ -94,7 +94,7 @@ def made_at_home(home: Home, shared: Message, make: Making = Priors.at_home) -> 
     """(m, D): each task's mixture, or what else it is to make; in its own units, and by itself,
     where no scale is known."""
     values = values_of(shared)
-    priors = Priors.of(values)
+    priors = Priors.of(values).worth_trying()
     if values["own_units"]:
         alone = partial(made_by_itself, priors.by_itself(), home.loss, make)
         return of_each_chunk(home.problems, alone)

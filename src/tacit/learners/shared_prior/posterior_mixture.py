@@ -27,6 +27,9 @@ VOTED = SCALES[::2]
 
 WIDER_ABOVE = 6.0  # nats: spread of log c above one, where a task may differ from the others freely
 ALONE_BELOW = 3.0  # and below one of a task by itself
+UNLIKELY = (
+    4.0  # nats by which all tasks together find a prior worse than the best: not worth trying
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,21 @@ class Priors:
             total += times_each(own.sum(axis=1), (means - centre) ** 2)
         sound = np.asarray(np.isfinite(total).all(axis=1))
         return np.where(sound[:, None], np.sqrt(total), 0.0)
+
+    def worth_trying(self) -> Priors:
+        """Without those that the vote finds unlikely at every scale. The task by itself stays, and
+        the first prior, around the mean: it serves newcomers and logistic modes."""
+        best = self.vote.max(axis=(0, 2))
+        kept = best >= best.max() - UNLIKELY
+        kept[:2] = True
+        shared = kept[1:]
+        return replace(
+            self,
+            means=self.means[shared],
+            factors=self.factors[shared],
+            handicap=self.handicap[kept],
+            vote=self.vote[:, kept],
+        )
 
     def by_itself(self) -> Priors:
         """With no use for what is shared."""
