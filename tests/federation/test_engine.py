@@ -37,12 +37,15 @@ def test_sites_learn_the_same_bits_as_one_process(
     out = coordinate(there.place, there.channel())
 
     here = there.terms.model(Ledger.in_memory()).fit_tasks(there.everything, there.terms.schema)
+    here.note_spreads_of(there.everything)
     _, arrays, _ = folder.read(out)
     for name, part in here.shared_.items():
         assert np.array_equal(arrays[f"shared.{name}"], np.asarray(part.value)), name
     for name, home in there.homes.items():
         own = getattr(tacit, learner).load(home / "private")
         assert np.array_equal(own._models, here._models[there.terms.places[name]])
+        assert np.array_equal(own._spread, here._spread[there.terms.places[name]])
+        assert own._spread.any() == (learner == "SharedPrior")
 
 
 def test_algorithm_1_of_all_tasks_stays_in_one_process(federation: Callable[..., Any]) -> None:

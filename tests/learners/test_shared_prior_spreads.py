@@ -28,10 +28,8 @@ def data_of(seed: int, n_tasks: int = 40, **options: Any) -> Generated:
 
 def noted(data: Generated, learner: Any = SharedPrior, **options: Any) -> Any:
     model = learner(**{"budget": Budget(4.0), "ranges": data.ranges} | options)
-    schema, tasks = model._declare(data.X, data.y, data.task)
-    model.fit_tasks(tasks, schema)
-    model.note_spreads(tasks)
-    return model
+    model.fit(data.X, data.y, task=data.task)
+    return model.note_spreads(data.X, data.y, task=data.task)
 
 
 # --- the algebra ---------------------------------------------------------------------------------
@@ -197,4 +195,4 @@ def test_spreads_are_of_the_fitted_tasks_in_their_order(places: Any) -> None:
     model = noted(data)
     tasks = model._declare(data.X, data.y, data.task)[1]
     with pytest.raises(InvalidInput, match="give the tasks that were fitted"):
-        model.note_spreads(tasks.select(places))
+        model.note_spreads_of(tasks.select(places))

@@ -212,7 +212,7 @@ def _fitted(
             if data.partitions is not None:
                 return data.partitions.fit(model, request.out, report)
             model.fit_tasks(training, data.schema, progress=report, **named)
-            model.note_spreads(training)
+            model.note_spreads_of(training)
             return model
     except TacitError:
         if not ledger.begun(state.run):

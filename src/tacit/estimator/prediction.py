@@ -62,9 +62,15 @@ class Predicting(Fitted):
         levels = np.zeros_like(self._models[..., -1:])
         return unscaled(self._schema, np.concatenate([self._spread, levels], axis=-1))[0]
 
-    def note_spreads(self, tasks: TaskSet) -> None:
-        """Works coef_spread_ out, of the tasks that ``fit_tasks`` had. Apart from it, as it takes
-        about as long as the models at home."""
+    def note_spreads(self, X: Any, y: Any, task: Any = None) -> Self:
+        """Works coef_spread_ out, of the rows that ``fit`` had. Apart from it, as it takes about as
+        long as the models at home."""
+        check_is_fitted(self, "coef_")
+        self.note_spreads_of(self._read(*rows_and_labels(X, task), y))
+        return self
+
+    def note_spreads_of(self, tasks: TaskSet) -> None:
+        """The same, of the tasks that ``fit_tasks`` had."""
         if tuple(tasks.labels) != tuple(self.tasks_):
             raise InvalidInput(
                 f"these are {tasks.n_tasks} tasks, and not in the order of the {len(self.tasks_)} "
@@ -131,15 +137,11 @@ class Predicting(Fitted):
         check_is_fitted(self, "coef_")
         X, task = rows_and_labels(X, task)
         labels = task if isinstance(task, list | np.ndarray) else None
-        loss = loss_named(self.loss)
-        classes = tuple(self.classes_) if loss.targets_are_classes else None
-        joined = TaskSet.from_arrays(
-            self._named(X), y, labels, classes=classes, schema=self._schema
-        )
+        joined = self._read(X, labels, y)
         new = (task,) if labels is None else joined.labels
         for label in new:
             self._require_new(label)
-        home = self._home(joined, self._schema, loss)
+        home = self._home(joined, self._schema, loss_named(self.loss))
         each = [home.select([i]) for i in range(len(new))]
         models = [solved(self._newcomer, alone, self.shared_) for alone in each]
         spreads = [self._spread_of(alone) for alone in each]
@@ -149,6 +151,11 @@ class Predicting(Fitted):
             np.vstack([self._spread, *spreads]),
         )
         return self
+
+    def _read(self, X: Any, labels: Any, y: Any) -> TaskSet:
+        """Rows as tasks, by the schema and the classes of the fit."""
+        classes = tuple(self.classes_) if loss_named(self.loss).targets_are_classes else None
+        return TaskSet.from_arrays(self._named(X), y, labels, classes=classes, schema=self._schema)
 
     def _named(self, X: Any) -> Any:
         names = column_names(X)

@@ -101,10 +101,14 @@ class OwnTasks:
 
     def fitted(self, found: Contents, terms: Terms, state: Array | None) -> Fitted:
         """The learner with its own tasks' models, of what everybody got."""
-        model: Fitted = type(self.model).restored(*found)
+        model: Any = type(self.model).restored(*found)
         with isolated():  # the others have no rows here, and their columns are not written
-            model._set_models(self._models(model), terms.labels)
-        return model
+            models = self._models(model)
+            spreads = np.zeros_like(models[:, :-1])
+            spreads[list(self.places)] = model._spread_of(self.home.select(self.places))
+            model._set_models(models, terms.labels, spreads)
+        fitted: Fitted = model
+        return fitted
 
     def _models(self, model: Any) -> FloatArray:
         """(m, d + 1): those of its own tasks in their places."""
