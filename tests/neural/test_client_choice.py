@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -183,6 +185,29 @@ def test_numbers_are_held_to_the_shared_parameters() -> None:
     truth[0] = 2.0
     assert work_of("shared", local.work)[0] == "mean"
     assert taken_home(local, truth).ways.tolist() == [WAYS.index("shared")] * 2
+
+
+def test_small_inputs_are_learned_alone() -> None:
+    data, fresh = examples([40] * 6), examples([200] * 6, seed=9)
+    local = trainer(Examples(data.X * 0.2, data.y, data.offsets))
+    models = taken_home(local, local.stacked.start()).models
+    said = local.stacked(local.stacked.views(models), fresh.X * 0.2).argmax(1)
+    assert float((said != fresh.y).double().mean()) < 0.25  # 0.38 at the pace of 1
+
+
+def test_large_inputs_are_learned_alone() -> None:
+    data = examples([40] * 6)
+    X, y = data.X * 3, data.X[:, 0] * 2
+    local = trainer(Examples(X, y, data.offsets), "squared")
+    models = taken_home(local, local.stacked.start()).models
+    said = local.stacked(local.stacked.views(models), X)[:, 0]
+    assert float((said - y).square().mean()) < 0.1 * float(y.square().mean())  # else it diverges
+
+
+def test_a_pace_is_kept_by_those_who_are_selected_and_in_folds() -> None:
+    data = replace(examples([3, 4, 9]), paces=np.array([1.0, 4.0, 16.0]))
+    np.testing.assert_array_equal(data.select(np.array([2, 0])).paces, [16.0, 1.0])
+    np.testing.assert_array_equal(next(folds(data, 2, COINS))[0].paces, [1.0, 4.0, 16.0])
 
 
 def test_there_are_as_many_folds_as_said() -> None:

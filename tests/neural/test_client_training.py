@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,6 +116,19 @@ def test_all_clients_at_once_train_as_one_after_the_other(make: object, chunk: i
     alone = one_by_one(module, work, data, start, centres, torch.from_numpy(order))
     torch.testing.assert_close(together, alone, rtol=1e-9, atol=1e-9)
     assert not torch.allclose(together, start, atol=1e-3)
+
+
+@pytest.mark.parametrize("make", [mlp, cnn])
+def test_a_pace_is_as_many_times_the_rate(make: object) -> None:
+    assert callable(make)
+    data, order = examples(), batches(examples(), np.arange(4), 4, 5, COINS)
+    stacked = Stacked(make(), data.X[:2])
+    start = stacked.start().repeat(4, 1)
+    paces = np.array([1.0, 4.0, 0.5, 2.0])
+    found = Trainer(stacked, LocalWork(4, 5, 0.1), replace(data, paces=paces))(start, start, order)
+    for client, pace in enumerate(paces):
+        plain = Trainer(stacked, LocalWork(4, 5, 0.1 * pace), data)(start, start, order)
+        torch.testing.assert_close(found[client], plain[client], rtol=1e-6, atol=1e-7)
 
 
 def test_one_centre_for_all_is_that_centre_for_each() -> None:

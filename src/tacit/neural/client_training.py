@@ -115,16 +115,17 @@ def descend(
     anchors, given = stacked.views(centres), [v for w in weights for v in stacked.views(w)]
     in_factors = extra is None and stacked.linear
     for rows in order:
-        x, y = examples.at(rows.flatten())
         if in_factors:
-            _factored_step(stacked, work, parameters, anchors, x, y)
+            _factored_step(stacked, work, examples, parameters, anchors, rows)
             continue
+        x, y = examples.at(rows.flatten())
         leaves = [parameter.requires_grad_() for parameter in parameters]
         outputs = stacked(leaves, x)
         objective = work.row_loss(outputs, y).view(len(W), -1).mean(1)
         if extra is not None:
             objective = objective + extra(TrainingStep(stacked, leaves, anchors, given, x, outputs))
-        gradients = torch.autograd.grad(objective.sum(), leaves, materialize_grads=True)
+        total = examples.paced(objective, rows).sum()
+        gradients = torch.autograd.grad(total, leaves, materialize_grads=True)
         parameters = [leaf.detach() for leaf in leaves]
         _pull(parameters, anchors, work)
         for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -139,17 +140,19 @@ def descend(
 def _factored_step(
     stacked: Stacked,
     work: LocalWork,
+    examples: Examples,
     parameters: list[Tensor],
     anchors: list[Tensor],
-    x: Tensor,
-    y: Tensor,
+    rows: Tensor,
 ) -> None:
     """Where all layers are linear the gradient of a weight is a product of few rows, and is added
     as such: written down it would be as large as the weight."""
-    clients, named = len(parameters[0]), dict(zip(stacked.names, parameters, strict=True))
+    clients, named = len(rows), dict(zip(stacked.names, parameters, strict=True))
+    x, y = examples.at(rows.flatten())
     outputs, tape = stacked.taped(parameters, x.requires_grad_())
-    objective = work.row_loss(outputs, y).view(clients, -1).mean(1).sum()
-    deltas = torch.autograd.grad(objective, [found for _, _, found in tape], allow_unused=True)
+    objective = work.row_loss(outputs, y).view(clients, -1).mean(1)
+    total = examples.paced(objective, rows).sum()
+    deltas = torch.autograd.grad(total, [found for _, _, found in tape], allow_unused=True)
     _pull(parameters, anchors, work)
     for (path, given, _), delta in zip(tape, deltas, strict=True):
         if delta is None:  # the module made nothing of it

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.arrays import IntArray
+from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.neural.secret_streams import Coins
 
@@ -24,7 +24,9 @@ class Examples:
     y: Tensor  # (N,) classes, or (N, ...) numbers
     offsets: IntArray  # (m + 1,)
     names: IntArray | None = None  # (m,), by which each draws its coins; None: 0, ..., m − 1
+    paces: FloatArray | None = None  # (m,), times as fast as the others' work; None: 1 each
     _longer: tuple[Tensor, Tensor] = field(init=False, repr=False)  # X and y with nobody's row
+    _pace: Tensor | None = field(init=False, repr=False)  # of each row's client, and nobody's
 
     def __post_init__(self) -> None:
         if len(self.X) != len(self.y) or self.offsets[-1] != len(self.X):
@@ -34,7 +36,12 @@ class Examples:
         # One row more, nobody's. Somebody's would not do: its infinities would survive being
         # multiplied by zero, and to select afterwards costs a pass over memory.
         X, y = (torch.cat([z, z.new_zeros(1, *z.shape[1:])]) for z in (self.X, self.y))
-        for name, value in (("_longer", (X, y)), ("X", X[:NOBODY]), ("y", y[:NOBODY])):
+        pace = None
+        if self.paces is not None:
+            of_rows = np.append(np.repeat(self.paces, self.sizes), 1.0)
+            pace = torch.from_numpy(of_rows).to(X.device, torch.float32)
+        found = (("_longer", (X, y)), ("X", X[:NOBODY]), ("y", y[:NOBODY]), ("_pace", pace))
+        for name, value in found:
             object.__setattr__(self, name, value)
 
     def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,6 +54,11 @@ class Examples:
         """
         X, y = self._longer
         return X[rows], y[rows]
+
+    def paced(self, objective: Tensor, rows: Tensor) -> Tensor:
+        """The clients' objectives (c,) on rows (c, batch), each times its pace: to descend on that
+        is to take steps of that many times the length."""
+        return objective if self._pace is None else objective * self._pace[rows[:, 0]]
 
     @property
     def clients(self) -> int:
@@ -68,13 +80,14 @@ class Examples:
         mine = torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *rows]))
         offsets = np.concatenate([[0], np.cumsum(self.sizes[clients])])
         names = clients if self.names is None else self.names[clients]
-        return Examples(self.X[mine], self.y[mine], offsets, names)
+        paces = None if self.paces is None else self.paces[clients]
+        return Examples(self.X[mine], self.y[mine], offsets, names, paces)
 
     def to(self, device: torch.device) -> Examples:
         """The same on another device."""
         if self.X.device == device:
             return self
-        return Examples(self.X.to(device), self.y.to(device), self.offsets, self.names)
+        return replace(self, X=self.X.to(device), y=self.y.to(device))
 
 
 def batches(
