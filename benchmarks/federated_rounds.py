@@ -127,6 +127,7 @@ class Round:
     ours: Callable[[], Tensor]
     loop: Callable[[], Tensor]
     pfl: Callable[[], float]  # its seconds
+    flower: Callable[[], float]  # its seconds
 
 
 def round_of(name: str, clients: int, device: torch.device = CPU) -> Round:
@@ -151,12 +152,18 @@ def round_of(name: str, clients: int, device: torch.device = CPU) -> Round:
         with redirect_stdout(sys.stderr):  # pfl prints its progress
             return pfl_seconds(case.model(), work, examples)
 
+    def flower() -> float:
+        from federated_flower import flower_seconds
+
+        return flower_seconds(case.model, work, examples)
+
     return Round(
         trainer=trainer,
         start=W,
         ours=lambda: trainer(W, centre, order),
         loop=lambda: plain_loop(module, work, examples, W, centre, drawn),
         pfl=pfl,
+        flower=flower,
     )
 
 

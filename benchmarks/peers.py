@@ -1,6 +1,8 @@
 """tacit beside what a user would pick instead: one command, one table, everything in one run.
 
-    pip install -e '.[neural,peers]' && pip install --no-deps pfl dill multiprocess prv-accountant
+    pip install -e '.[neural,federated,peers]'
+    pip install --no-deps pfl dill multiprocess prv-accountant
+    pip install cython && pip install --no-deps --no-build-isolation mutar
     python benchmarks/peers.py [--write] [CASE ...]
 
 Every party does the same work, with what it reached beside how long it took; one that is not
@@ -147,47 +149,60 @@ def mixed_model(tasks: int = 200) -> Iterator[Row]:
 
 
 def group_lasso(tasks: int = 50) -> Iterator[Row]:
-    """Rows of coefficients chosen together; one X for all tasks, which is what peers can do."""
+    """Rows of coefficients chosen together; one X for all tasks, which is what most peers can do,
+    and then an X for each."""
     rng = np.random.default_rng(0)
     W = group_sparse_tasks(tasks, 1, 100, rng=rng).coef  # (d, m)
-    X = rng.normal(size=(200, 100))
-    Y = X @ W + 0.1 * rng.normal(size=(200, tasks))
-    level = 0.1 * float(np.linalg.norm(X.T @ Y, axis=1).max()) / len(X)
+    for shared in (True, False):
+        X = rng.normal(size=(1 if shared else tasks, 200, 100)) + np.zeros((tasks, 1, 1))
+        y = np.einsum("tnd,dt->tn", X, W) + 0.1 * rng.normal(size=(tasks, 200))
+        kind = "one X of 200 × 100" if shared else "200 × 100 each"
+        yield from _group_lasso(f"group lasso, {tasks} tasks, {kind}", X, y, shared)
 
-    def ours() -> np.ndarray:
-        from tacit.linear.batched import Problems
-        from tacit.linear.losses import Squared
-        from tacit.linear.penalties import GroupNorm
-        from tacit.linear.proximal import optimum
-        from tacit.linear.smooth import smooth_part
 
-        offsets = np.arange(tasks + 1) * len(X)
-        rows = np.hstack([np.tile(X, (tasks, 1)), np.zeros((tasks * len(X), 1))])
-        problems = Problems(rows, Y.T.ravel(), offsets)
-        zero = np.zeros((tasks, X.shape[1] + 1))  # no intercept: its column is zero
-        found = optimum(smooth_part(problems, Squared()), GroupNorm(), level * len(X), start=zero)
-        return np.asarray(found[:, :-1].T)
+def _group_lasso(work: str, X: np.ndarray, y: np.ndarray, shared: bool) -> Iterator[Row]:
+    rows = X.shape[1]
+    level = 0.1 * float(np.linalg.norm(np.einsum("tnd,tn->dt", X, y), axis=1).max()) / rows
 
     def sklearn_lasso() -> np.ndarray:
-        return np.asarray(MultiTaskLasso(level, fit_intercept=False, tol=1e-8).fit(X, Y).coef_.T)
+        model = MultiTaskLasso(level, fit_intercept=False, tol=1e-8)
+        return np.asarray(model.fit(X[0], y.T).coef_.T)
 
     def skglm_lasso() -> np.ndarray:
         from skglm import MultiTaskLasso as Theirs
 
-        return np.asarray(Theirs(level, fit_intercept=False, tol=1e-6).fit(X, Y).coef_.T)
+        return np.asarray(Theirs(level, fit_intercept=False, tol=1e-6).fit(X[0], y.T).coef_.T)
+
+    def mutar_lasso() -> np.ndarray:
+        from mutar import GroupLasso
+
+        return np.asarray(GroupLasso(level, fit_intercept=False, tol=1e-8).fit(X, y).coef_)
 
     def objective(W: np.ndarray) -> float:
-        loss = 0.5 * float(((X @ W - Y) ** 2).sum()) / len(X)
-        return loss + level * float(np.linalg.norm(W, axis=1).sum())
+        error = np.einsum("tnd,dt->tn", X, W) - y
+        return float(0.5 * (error**2).sum() / rows + level * np.linalg.norm(W, axis=1).sum())
 
-    parties = [
-        Party("tacit, ℓ2,1 optimum", ours),
-        Party("sklearn MultiTaskLasso", sklearn_lasso),
-        Party("skglm MultiTaskLasso", skglm_lasso, "skglm"),
-    ]
-    yield from compared(
-        f"group lasso, {tasks} tasks, one X of 200 × 100", parties, "objective", objective
-    )
+    parties = [Party("tacit, ℓ2,1 optimum", lambda: our_group_lasso(X, y, level * rows))]
+    if shared:
+        parties.append(Party("sklearn MultiTaskLasso", sklearn_lasso))
+        parties.append(Party("skglm MultiTaskLasso", skglm_lasso, "skglm"))
+    parties.append(Party("mutar GroupLasso", mutar_lasso, "mutar"))
+    yield from compared(work, parties, "objective", objective)
+
+
+def our_group_lasso(X: np.ndarray, y: np.ndarray, level: float) -> np.ndarray:
+    """(d, m), of X (m, n, d) and y (m, n)."""
+    from tacit.linear.batched import Problems
+    from tacit.linear.losses import Squared
+    from tacit.linear.penalties import GroupNorm
+    from tacit.linear.proximal import optimum
+    from tacit.linear.smooth import smooth_part
+
+    m, n, d = X.shape
+    rows = np.hstack([X.reshape(m * n, d), np.zeros((m * n, 1))])
+    smooth = smooth_part(Problems(rows, y.ravel(), np.arange(m + 1) * n), Squared())
+    zero = np.zeros((m, d + 1))  # no intercept: its column is zero
+    return np.asarray(optimum(smooth, GroupNorm(), level, start=zero)[:, :-1].T)
 
 
 # --- networks ------------------------------------------------------------------------------------
@@ -203,8 +218,27 @@ def federated_round(clients: int = 40) -> Iterator[Row]:
     one = round_of("mlp", clients)
     parties = [Party("tacit, batched", one.ours), Party("a loop over clients", one.loop)]
     yield from compared(work, parties, "way", lambda W: float((W - one.start).norm()))
-    if installed(work, Party("pfl", one.pfl, "pfl")):
-        yield Row(work, "pfl", one.pfl(), math.nan, "its own order of rows")
+    for who, its_seconds, needs in (
+        ("pfl", one.pfl, "pfl"),
+        ("Flower's simulation", one.flower, "flwr.simulation"),
+    ):
+        if installed(work, Party(who, its_seconds, needs)):
+            yield Row(work, who, its_seconds(), math.nan, "its own order of rows")
+
+
+def clipped_rows() -> Iterator[Row]:
+    """One step of DP-SGD in 30 silos: every row's gradient clipped, and their sum, no noise."""
+    needs = "tacit.neural.silos.row_gradients"
+    if not installed("clipped gradients of rows", Party("tacit", lambda: None, needs)):
+        return
+    from row_gradients import Silos, opacus, ours
+
+    silos = Silos.drawn()
+    parties = [Party("tacit, all silos at once", ours(silos))]
+    if installed("clipped gradients of rows", Party("Opacus", lambda: None, "opacus")):
+        parties.append(Party("Opacus, a loop over silos", opacus(silos)))
+    work = f"clipped gradients of {len(silos.X):,} rows, {len(silos.modules)} MLPs"
+    yield from compared(work, parties, "size of the sum", lambda found: float(found.norm()))
 
 
 # --- privacy -------------------------------------------------------------------------------------
@@ -257,6 +291,7 @@ CASES: dict[str, Callable[[], Iterator[Row]]] = {
     "mixed": mixed_model,
     "group-lasso": group_lasso,
     "round": federated_round,
+    "rows": clipped_rows,
     "noise": secure_noise,
     "calibration": calibration,
 }

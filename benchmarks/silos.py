@@ -1,8 +1,7 @@
-"""People inside silos: School by the protocol of MR-MTL, generated tasks, HAR with networks, and
-what the gradients of rows cost.
+"""People inside silos: School by the protocol of MR-MTL, generated tasks, HAR with networks.
 
     TACIT_DATA=... python benchmarks/silos.py [--draws 4] [--jobs 1]
-                                              [--only school peers synthetic har gradients]
+                                              [--only school peers synthetic har]
 
 The protocol is that of github.com/kenziyuliu/private-cross-silo-fl (Liu, Hu, Wu, Smith, NeurIPS
 2022): 139 schools, a fifth of each for testing (seeds 100 + 1000k), y → (y − 1)/69, mean squared
@@ -24,10 +23,8 @@ own rows.
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import logging
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -381,89 +378,6 @@ def har(seeds: int) -> None:
         )
 
 
-# --- the gradients of rows -----------------------------------------------------------------------
-
-COUNT, ROWS = 30, 64
-
-
-def gradients(times: int = 20) -> None:
-    """30 silos × 64 rows × MLP 186-100-6: milliseconds of all silos at once, and of a loop over
-    Opacus; the least and the median of ``times``, taken in turns."""
-    import torch
-
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    modules = [
-        torch.nn.Sequential(torch.nn.Linear(186, 100), torch.nn.ReLU(), torch.nn.Linear(100, 6))
-        for _ in range(COUNT)
-    ]
-    X, y = torch.randn(COUNT * ROWS, 186), torch.randint(6, (COUNT * ROWS,))
-    ways = our_gradients(modules, X, y) | opacus_gradients(modules, X, y)
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(times):
-        for name, way in ways.items():
-            begun = time.perf_counter()
-            way()
-            taken[name].append(1e3 * (time.perf_counter() - begun))
-    for name, each in taken.items():
-        said(name, least_ms=round(min(each), 1), median_ms=round(float(np.median(each)), 1))
-
-
-def our_gradients(modules: Any, X: Any, y: Any) -> dict[str, Callable[[], Any]]:
-    import torch
-
-    from tacit.neural.client_training import LocalWork, Trainer
-    from tacit.neural.clients import Examples
-    from tacit.neural.sampling import Everyone
-    from tacit.neural.silos.people_sums import PeopleRows, PeopleSum
-    from tacit.neural.silos.row_gradients import RowGradients
-    from tacit.neural.stacked import Stacked
-
-    stacked = Stacked(copy.deepcopy(modules[0]), X[:2])
-    examples = Examples(X, y, np.arange(0, COUNT * ROWS + 1, ROWS))
-    made, _ = RowGradients.of(Trainer(stacked, LocalWork(1, ROWS, 0.1), examples))
-    models = torch.stack([
-        torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules
-    ])  # fmt: skip
-    places, ones = list(np.arange(COUNT * ROWS).reshape(COUNT, ROWS)), np.ones(ROWS)
-    statistic = PeopleSum(1.0, 1.0, Everyone(), ROWS).statistic
-
-    def summed() -> list[Any]:
-        return [statistic.total(PeopleRows(f, ones), 1.0) for f in made.each(models, places)]
-
-    return {
-        "gradients of rows, ours": lambda: list(made.each(models, places)),
-        "clipped and summed, ours": summed,
-    }
-
-
-def opacus_gradients(modules: Any, X: Any, y: Any) -> dict[str, Callable[[], Any]]:
-    import torch
-    from opacus import GradSampleModule
-    from opacus.optimizers import DPOptimizer
-
-    theirs = [GradSampleModule(module) for module in modules]
-    noiseless = {"noise_multiplier": 0.0, "max_grad_norm": 1.0, "expected_batch_size": ROWS}
-    optimizers = [
-        DPOptimizer(torch.optim.SGD(module.parameters(), lr=0.1), **noiseless) for module in theirs
-    ]
-
-    def loop(clip: bool) -> None:
-        for j, (module, optimizer) in enumerate(zip(theirs, optimizers, strict=True)):
-            optimizer.zero_grad()
-            mine = slice(j * ROWS, (j + 1) * ROWS)
-            outputs = module(X[mine].clone().requires_grad_())
-            loss = torch.nn.functional.cross_entropy(outputs, y[mine], reduction="sum")
-            loss.backward()  # type: ignore[no-untyped-call] # torch's
-            if clip:
-                optimizer.clip_and_accumulate()
-
-    return {
-        "gradients of rows, Opacus": lambda: loop(False),
-        "clipped and summed, Opacus": lambda: loop(True),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=4, help="fits per split and ε, new noise each")
@@ -484,8 +398,6 @@ def main() -> None:
         synthetic(run, arguments.draws)
     if "har" in arguments.only:
         har(seeds=3)
-    if "gradients" in arguments.only:
-        gradients()
 
 
 if __name__ == "__main__":
