@@ -87,7 +87,10 @@ def test_a_sites_private_page_judges_its_networks_on_rows_that_it_kept(
         held_out = rows_of(study.sites / name, terms)[1]
         assert held_out is not None
         X = np.asarray(held_out.X)  # declared ranges of the example are [-1, 1]: as they are
-        wrong = model.predict(X, task=np.repeat(held_out.labels, held_out.sizes)) / 6 - held_out.y
+        wrong = (
+            model.predict(X, task=np.repeat(np.array(held_out.labels), held_out.sizes)) / 6
+            - held_out.y
+        )
         nmse = float(np.mean(wrong**2) / held_out.y.var())
         assert view.scores["together"].overall == pytest.approx(nmse, rel=1e-4)  # of floats
         assert view.held_out_rows == (8, 8, 8)
