@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.linear.losses import Loss
-from tacit.linear.problems import Block, Problems, blocks, each_block, each_matrix
+from tacit.linear.problems import Block, Problems, blocks, each_block, each_matrix, ladder
 from tacit.linear.row_algebra import each_times, row_norms, times_each
 from tacit.linear.splitting import Eigenbases, eigenbases, eigenbases_of_rows
 
@@ -98,12 +98,16 @@ class Rowwise:
             return None
         p = self.problems
         X = p.X if (self.weights == 1).all() else p.X * np.sqrt(self.weights)[:, None]
-        found = [(b.tasks, *eigenbases_of_rows(b.padded(X))) for b in blocks(p)]
-        rank = max((V.shape[2] for _, V, _ in found), default=0)
-        V, values = np.zeros((p.n_tasks, p.X.shape[1], rank)), np.zeros((p.n_tasks, rank))
-        for tasks, its, own in found:
-            V[tasks, :, : own.shape[1]], values[tasks, : own.shape[1]] = its, own
-        return Eigenbases(V, values, p.sum_rows(p.X * (self.weights * p.y)[:, None]))
+        width, longest = p.X.shape[1], int(ladder(p.sizes).max(initial=0))
+        V = np.zeros((p.n_tasks, width, min(longest, width)))
+        values = np.zeros((p.n_tasks, V.shape[2]))
+
+        def work(block: Block) -> None:
+            its, own = eigenbases_of_rows(block.padded(X))
+            V[block.tasks, :, : own.shape[1]], values[block.tasks, : own.shape[1]] = its, own
+
+        each_block(p, work)
+        return Eigenbases(V, values, -self.gradient(np.zeros((p.n_tasks, width))))
 
     def _ridge(self) -> FloatArray:
         """(m,): on the last column; tasks without rows have none."""

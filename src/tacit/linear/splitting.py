@@ -66,7 +66,7 @@ def eigenbases_of_rows(X: FloatArray) -> tuple[FloatArray, FloatArray]:
     values, U = np.linalg.eigh(X @ X.transpose(0, 2, 1))
     values = _positive(values)
     scale = np.divide(1.0, np.sqrt(values), out=np.zeros_like(values), where=values > 0)
-    return (X.transpose(0, 2, 1) @ U) * scale[:, None, :], values
+    return X.transpose(0, 2, 1) @ (U * scale[:, None, :]), values
 
 
 def _positive(values: FloatArray) -> FloatArray:
