@@ -83,5 +83,5 @@ def or_zero(rows: FloatArray, kept: BoolArray | bool = True) -> FloatArray:
            [0.],
            [0.]])
     """
-    sound = np.isfinite(rows).all(axis=1) & kept
-    return np.where(np.asarray(sound)[:, None], rows, 0.0)
+    sound = np.asarray(np.isfinite(rows).all(axis=1) & kept)
+    return rows if sound.all() else np.where(sound[:, None], rows, 0.0)

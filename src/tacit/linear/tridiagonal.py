@@ -45,11 +45,12 @@ class Tridiagonal:
             v, beside[k] = _reflection(column)
             p = np.einsum("ijt,jt->it", left, v)
             p -= v * (0.5 * _inner(p, v))
-            column = left[:, 0] - v * p[0] - p * v[0]
-            diagonal[k], column = column[0], column[1:]
-            left = left[1:, 1:]
-            left -= v[1:, None] * p[1:]
-            left -= p[1:, None] * v[1:]
+            for i in range(len(v)):  # left −= vpᵀ + pvᵀ: a row from the diagonal on, mirrored
+                row = left[i, i:]
+                row -= v[i] * p[i:]
+                row -= p[i] * v[i:]
+                left[i + 1 :, i] = row[1:]
+            diagonal[k], column, left = left[0, 0], left[0, 1:], left[1:, 1:]
             reflections.append(v)
         return cls(diagonal, beside, tuple(reflections))
 

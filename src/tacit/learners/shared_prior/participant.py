@@ -63,8 +63,8 @@ class Tasks:
             return or_zero(found, self._speaks), None
         width = scaled.X.shape[1]
         sent = width + 1 if kind == "directions" else width * (width + 1) // 2
-        kept = f"{FOLLOWED_BY[kind]} {number}", found[:, sent:]
-        return or_zero(found[:, :sent], self._speaks), kept
+        rows, more = (np.ascontiguousarray(part) for part in np.hsplit(found, [sent]))
+        return or_zero(rows, self._speaks), (f"{FOLLOWED_BY[kind]} {number}", more)
 
     def _voted(self, step: Step, values: Values, problems: Problems) -> FloatArray:
         """The ballots of those whom a public sample asks; the others' are empty."""
