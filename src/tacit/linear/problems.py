@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -204,7 +205,12 @@ def of_each_chunk(
     if len(chunks) == 1:
         return isolated()(work)(*chunks, *more)
     with isolated(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return np.concatenate(list(pool.map(isolated()(work), chunks, *parts)))
+        made = pool.map(isolated()(work), chunks, *parts)
+        first = next(made)
+        whole = np.empty((problems.n_tasks, *first.shape[1:]))
+        for place, found in zip((0, *cuts), chain([first], made), strict=True):
+            whole[place : place + len(found)] = found  # and it is forgotten, before the next
+        return whole
 
 
 # --- stacks of matrices --------------------------------------------------------------------------

@@ -22,6 +22,10 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.linear.row_algebra import row_sums
 
+TOGETHER = 8
+"""Rows in one operation: fewer would wait for Python more than two threads gain, and more would
+compute what the other half of a symmetric matrix says."""
+
 
 @dataclass(frozen=True)
 class Tridiagonal:
@@ -45,11 +49,12 @@ class Tridiagonal:
             v, beside[k] = _reflection(column)
             p = np.einsum("ijt,jt->it", left, v)
             p -= v * (0.5 * _inner(p, v))
-            for i in range(len(v)):  # left −= vpᵀ + pvᵀ: a row from the diagonal on, mirrored
-                row = left[i, i:]
-                row -= v[i] * p[i:]
-                row -= p[i] * v[i:]
-                left[i + 1 :, i] = row[1:]
+            for i in range(0, len(v), TOGETHER):  # left −= vpᵀ + pvᵀ, one half of it mirrored
+                end = i + TOGETHER
+                rows = left[i:end, i:]
+                rows -= v[i:end, None] * p[i:]
+                rows -= p[i:end, None] * v[i:]
+                left[end:, i:end] = rows[:, TOGETHER:].swapaxes(0, 1)
             diagonal[k], column, left = left[0, 0], left[0, 1:], left[1:, 1:]
             reflections.append(v)
         return cls(diagonal, beside, tuple(reflections))
