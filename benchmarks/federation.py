@@ -286,7 +286,9 @@ def loopback(count: int) -> None:
         if not any(a < start < b for start, *_ in blocks)
     ]
     bare = [b - a for _, *ends in blocks for a, b in pairwise(ends)]
-    compared("loopback", statistics.median(ours), statistics.median(bare), count, len(ours))
+    ranges = {"ours_range": extremes(ours), "bare_range": extremes(bare)}
+    middle = statistics.median(ours), statistics.median(bare)
+    compared("loopback", *middle, count, len(ours), **ranges)
 
 
 def arrivals(count: int) -> None:
@@ -300,13 +302,20 @@ def arrivals(count: int) -> None:
             if first < before and at <= last + 1:
                 took[bare].append(at - before)
     ours, bare = (statistics.mean(took[kind]) for kind in (False, True))
-    compared("arrivals", ours, bare, count, len(took[False]))
+    ranges = {"ours_range": extremes(took[False]), "bare_range": extremes(took[True])}
+    compared("arrivals", ours, bare, count, len(took[False]), **ranges)
 
 
-def compared(case: str, ours: float, empty: float, sites: int, messages: int) -> None:
+def extremes(seconds: Sequence[float]) -> list[float]:
+    return [round(min(seconds), 2), round(max(seconds), 2)]
+
+
+def compared(
+    case: str, ours: float, empty: float, sites: int, messages: int, **more: list[float]
+) -> None:
     overhead = round(ours / empty - 1, 3)
     seconds = {"ours_s": round(ours, 2), "bare_s": round(empty, 2)}
-    tell(case, sites=sites, messages=messages, **seconds, overhead=overhead)
+    tell(case, sites=sites, messages=messages, **seconds, overhead=overhead, **more)
 
 
 MESSAGE = """
