@@ -71,3 +71,12 @@ def test_several_tasks_join_at_once_as_one_by_one(apart: SharedPrior) -> None:
     assert np.array_equal(listed.coef_, both.coef_)
     with pytest.raises(InvalidInput, match="took part in the fit"):
         both.adapt(new, DATA.y[:16], task="school")
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    frame = polars.DataFrame({"school": ["a", "a", "b", "b"], "age": [1, 2, 3, 4], "size": [0] * 4})
+    with pytest.raises(InvalidInput, match="task is 'scool', and X has no such column"):
+        SharedPrior().fit(frame, [1.0, 2.0, 3.0, 4.0], task="scool")
+    model = SharedPrior().fit(frame, [1.0, 2.0, 3.0, 4.0], task="school")
+    with pytest.raises(InvalidInput, match="there is no size"):
+        model.predict(frame.drop("size"), task="school")

@@ -164,7 +164,7 @@ def test_dates_are_labels_whatever_their_resolution() -> None:
         ([1, [2], 3], "row 1, not hashable"),
         ([1, 2], "task has 2 labels, X has 3 rows"),
         (np.zeros((3, 2)), "one value per row"),
-        ("abc", "one value per row"),
+        ("abc", "X has no such column"),
         (5, "one value per row"),
     ],
 )

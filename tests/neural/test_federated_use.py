@@ -360,3 +360,34 @@ def test_a_diverging_client_harms_nobody_else() -> None:
     model = private(model=net, learning_rate=1.0).fit(rows, Y, TASK)
     assert np.isfinite(model.shared_["centres"].value).all()
     assert np.isfinite(model.predict_proba(X, TASK)).all()
+
+
+# --- as an engineer would try it -----------------------------------------------------------------
+
+
+def test_several_join_as_one_after_the_other() -> None:
+    names = np.where(np.arange(len(X)) % 2, "odd", "even")
+    fitted = quick().fit(X, Y, TASK)
+    together = fitted.adapt(X, Y, task=names)
+    apart = quick().fit(X, Y, TASK)
+    for name in ("even", "odd"):
+        apart.adapt(X[names == name], Y[names == name], task=name)
+    assert together.tasks_[-2:] == ("even", "odd")
+    assert torch.equal(together._models.models, apart._models.models)
+
+
+def test_whoever_is_there_already_lets_nobody_join() -> None:
+    fitted = quick().fit(X, Y, TASK)
+    with pytest.raises(InvalidInput):
+        fitted.adapt(X[:2], Y[:2], task=["new", "client 0"])
+    assert len(fitted.tasks_) == 6
+
+
+def test_one_output_is_not_two_classes() -> None:
+    with pytest.raises(InvalidInput, match="one number a row"):
+        quick(model=module(1)).fit(X, Y, TASK)
+
+
+def test_tensors_are_read_without_a_warning() -> None:
+    """Warnings are errors here."""
+    quick(rounds=1).fit(torch.tensor(X), torch.tensor(Y), torch.arange(len(X)) % 3)

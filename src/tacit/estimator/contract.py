@@ -50,7 +50,7 @@ from tacit.tasks import (
     as_schema,
     column_names,
 )
-from tacit.tasks.tables import has_names, rows_and_labels
+from tacit.tasks.tables import has_names, require_labels, rows_and_labels
 from tacit.tasks.targets import is_conventional
 
 
@@ -125,6 +125,7 @@ class MultiTaskEstimator(Predicting):
         does; None: all rows are one task. ``progress`` is told (step, done, of) after each release;
         None: a terminal shows it; False: nobody is told."""
         X, task = rows_and_labels(X, task)
+        require_labels(task)
         schema, tasks = self._declare(X, y, task)
         self.fit_tasks(tasks, schema, progress=shown(progress))
         if has_names(X):
@@ -317,7 +318,7 @@ class PrivateLearner(MultiTaskEstimator):
     noise: Literal["secure", "simulated"] = "secure"
     ranges: Mapping[Any, Any] | Literal["private", "from-data"] | None = None  # see tacit.tasks
     fit_intercept: bool = True
-    run: str | None = None  # a name under which an interrupted fit is taken up again
+    run: str | None = None  # of one fit, by which it is taken up: its releases stay as they are
     random_state: Seed | None = None  # of simulated noise only
 
 

@@ -23,7 +23,7 @@ from tacit.json_converter import from_json, to_json
 from tacit.linear.losses import Loss, LossName, loss_named
 from tacit.linear.threads import isolated
 from tacit.tasks import Schema, TaskSet, column_names
-from tacit.tasks.tables import rows_and_labels
+from tacit.tasks.tables import has_names, rows_and_labels
 
 
 class Predicting(Fitted):
@@ -160,9 +160,11 @@ class Predicting(Fitted):
     def _named(self, X: Any) -> Any:
         names = column_names(X)
         if len(names) != self.n_features_in_:
+            absent = [name for name in self._schema.feature_names if name not in names]
             raise InvalidInput(
                 f"X has {len(names)} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input"
+                + (f": there is no {', '.join(absent)}" if has_names(X) and absent else "")
             )
         return X
 

@@ -20,12 +20,13 @@ from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.json_converter import from_json, to_json
 from tacit.neural.client_choice import settled
 from tacit.neural.client_training import LocalWork, Trainer
+from tacit.neural.clients import Examples
 from tacit.neural.finetuning import Finetuning, finetuned, require_kind
 from tacit.neural.inputs import gathered
 from tacit.neural.personal import PersonalModels
 from tacit.neural.secret_streams import Coins
 from tacit.parameters import require_unset
-from tacit.tasks import Schema, TaskSet
+from tacit.tasks import Schema, TaskSet, task_codes
 
 
 class FittedNetworks(Fitted):
@@ -130,26 +131,38 @@ class FittedNetworks(Fitted):
         rows = self._models.rows(self._coded(X))
         return self._models.outputs(rows, self._columns(task, len(rows), unknown))
 
-    def adapt(self, X: Any, y: Any, task: Hashable) -> Self:
-        """A client joins after training: finetuned at home, free for the others."""
+    def adapt(self, X: Any, y: Any, task: Any) -> Self:
+        """A client joins after training: finetuned at home, free for the others.
+
+        ``task`` is its label; or a label for each row, where several join.
+        """
         check_is_fitted(self, "shared_")
-        self._require_new(task)
-        start = self._models.shared[None]
         if self._schema is not None and self.loss == "squared":
             y = self._schema.coded_target(y)
-        rows = self._models.rows(self._coded(X))
-        examples, _, _ = gathered(rows, self._models.targets(y), None)
+        rows, targets = self._models.rows(self._coded(X)), self._models.targets(y)
+        several = task if isinstance(task, list | np.ndarray) else None
+        labels, codes = task_codes(several, len(rows))
+        new = (task,) if several is None else labels
+        for label in new:
+            self._require_new(label)
+        for number, label in enumerate(new):
+            mine = torch.from_numpy(codes == number)
+            self._join(gathered(rows[mine], targets[mine], None)[0], label)
+        return self
+
+    def _join(self, examples: Examples, label: Hashable) -> None:
+        """One client, by itself."""
+        start = self._models.shared[None]
         stacked = self._models.stacked
         trainer = Trainer(stacked, self._work(), examples.to(start.device), self.chunk)
         coins = Coins.simulated(np.random.default_rng(self.random_state))
         model, _ = self._at_home(trainer, start, start, coins)
-        labels = (*self.tasks_, task)
+        labels = (*self.tasks_, label)
         if self._home_models is None:
             self._set_models(self._models.joined(model), labels)
         else:  # what anybody may see of it is what it heard
             home = torch.cat([self._home_models, model.to(self._home_models)])
             self._set_models(self._models.joined(start), labels, home)
-        return self
 
     # --- its folder ------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def as_numbers(y: Any, dtype: torch.dtype) -> Tensor:
 def _numbers(values: Any, name: str, dtype: torch.dtype) -> Tensor:
     exact = np.float32 if dtype == torch.float32 else np.float64
     try:
-        found = torch.from_numpy(np.array(values, dtype=exact)).to(dtype)
+        found = torch.from_numpy(np.asarray(values).astype(exact)).to(dtype)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must hold numbers: {error}") from None
     if found.numel() and not torch.isfinite(torch.stack(found.aminmax())).all():
@@ -118,6 +118,11 @@ def known_classes(declared: Any, y: Any, outputs: int) -> Classes:
 
 def _require_numbered(labels: FloatArray, outputs: int) -> None:
     """Refuses numbers that are no numbers of outputs; says none of them, they may be targets."""
+    if outputs == 1:
+        raise InvalidInput(
+            "the model gives one number a row, and loss='cross_entropy' needs one for each class: "
+            "two for yes and no; loss='squared' learns numbers"
+        )
     if np.any(labels != np.round(labels)):
         raise InvalidInput(
             "y holds numbers with fractions, and loss='cross_entropy' learns classes: "

@@ -121,6 +121,15 @@ def rows_and_labels(X: object, task: object) -> tuple[Any, Any]:
     return table.without(task), table.column(task, "task")
 
 
+def require_labels(task: object) -> None:
+    """Refuse a text where labels are expected: it is the name of no column."""
+    if isinstance(task, str):
+        raise InvalidInput(
+            f"task is {task!r}, and X has no such column; expected the name of a frame's column, "
+            "or a label for each row"
+        )
+
+
 def has_names(X: object) -> bool:
     """Whether its columns have names of the user's own."""
     return X.named if isinstance(X, Table) else hasattr(X, "columns")

@@ -20,7 +20,7 @@ from tacit.tasks.labels import (
     require_present,
 )
 from tacit.tasks.schema import Schema, within
-from tacit.tasks.tables import as_table, as_vector
+from tacit.tasks.tables import as_table, as_vector, require_labels
 from tacit.tasks.targets import (
     class_labels,
     class_signs,
@@ -260,6 +260,7 @@ def task_codes(task: object, n_rows: int) -> tuple[tuple[Hashable, ...], IntArra
 
 
 def _task_vector(task: object, n_rows: int) -> Array:
+    require_labels(task)
     values = _each_as_given(task) if isinstance(task, list | tuple) else as_vector(task, "task")
     if len(values) != n_rows:
         raise InvalidInput(f"task has {len(values)} labels, X has {n_rows} rows")
