@@ -20,11 +20,12 @@ from tacit.learners.shared_prior.shrinkage import (
     mean_given_moment,
     shape_of,
     square_root,
+    voted_place,
 )
 
 WINDOW = 3.0  # nats: how far the size of the targets may be from USUAL_SIZE
 USUAL_SIZE = 0.3
-LEVELS = (0.01, 0.1)  # the variance of a level beforehand, at least and at most
+LEVEL_WIDTH, SIZE_WIDTH = 0.1, 0.3  # of the bells that say them: sizes differ more between tasks
 NOISE_SHARE = 0.7  # s, as a share of the size of the targets, until it is voted on
 FIRST_STRIDE = 2.5
 Values = Mapping[str, FloatArray]
@@ -85,17 +86,13 @@ class Lessons:
     # --- the targets ---------------------------------------------------------------------------
 
     def with_level(self, total: FloatArray, sigma: float) -> Lessons:
-        """The average target, shrunk to zero by its noise against the variance that is seen: its
-        square less the noise, within LEVELS (empirical Bayes)."""
-        seen, noise = total[0] / self.weight, (sigma / self.weight) ** 2
-        variance = np.clip(seen**2 - noise, *LEVELS)
-        level = np.clip(seen * variance / (variance + noise), -1, 1)
+        """The usual target of a task, as it was voted."""
+        level = voted_place(total, sigma, self.weight, LEVEL_WIDTH)
         return replace(self, mean=np.append(np.zeros(len(self.mean) - 1), level))
 
     def with_size(self, total: FloatArray, sigma: float) -> Lessons:
-        """Their size, shrunk to the usual one; in nats over WINDOW."""
-        nats = WINDOW * np.clip(total[0] / self.weight, -1, 1)
-        nats /= 1 + (WINDOW * sigma / self.weight) ** 2
+        """Their size, in nats over WINDOW around the usual one."""
+        nats = WINDOW * voted_place(total, sigma, self.weight, SIZE_WIDTH)
         size = USUAL_SIZE * math.exp(nats)
         return replace(self, size=size, noise=NOISE_SHARE * size)
 

@@ -14,9 +14,18 @@ from tacit.engine import Message, Step
 from tacit.estimator import Home
 from tacit.estimator.open_scale import in_shared_units, scale_votes
 from tacit.learners.shared_prior.gaussian_tasks import View, likelihoods
-from tacit.learners.shared_prior.lessons import USUAL_SIZE, WINDOW, Lessons, Values, values_of
+from tacit.learners.shared_prior.lessons import (
+    LEVEL_WIDTH,
+    SIZE_WIDTH,
+    USUAL_SIZE,
+    WINDOW,
+    Lessons,
+    Values,
+    values_of,
+)
 from tacit.learners.shared_prior.posterior_mixture import VOTED, Priors
 from tacit.learners.shared_prior.release_schedule import variance_grid, voting_share
+from tacit.learners.shared_prior.shrinkage import bell
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import ballots
 from tacit.linear.problems import Problems, of_each_chunk
@@ -118,16 +127,16 @@ def ballots_on(step: Step, values: Values, loss: Loss, problems: Problems) -> Fl
 
 
 def levels(problems: Problems) -> FloatArray:
-    """(m, 1): the average target, in [−1, 1]; zero without an intercept."""
+    """(m, K): a vote on the average target, in [−1, 1]; on zero without an intercept."""
     total = problems.sum_rows(problems.X[:, -1] * problems.y)
-    return np.asarray(np.clip(total / np.maximum(problems.sizes, 1), -1, 1)[:, None])
+    return bell(np.clip(total / np.maximum(problems.sizes, 1), -1, 1), LEVEL_WIDTH)
 
 
 def sizes(problems: Problems, told: Lessons) -> FloatArray:
-    """(m, 1): the log of the root mean square left by the level, over WINDOW, in [−1, 1]."""
+    """(m, K): a vote on the log of the root mean square that the level leaves, over WINDOW."""
     left = problems.y - row_sums(problems.X * told.mean)
     square = problems.sum_rows(left**2) / np.maximum(problems.sizes, 1) / USUAL_SIZE**2
-    return np.clip(0.5 * np.log(square + 1e-12)[:, None] / WINDOW, -1, 1)
+    return bell(np.clip(0.5 * np.log(square + 1e-12) / WINDOW, -1, 1), SIZE_WIDTH)
 
 
 def joined(rows: FloatArray, tilt: float) -> FloatArray:

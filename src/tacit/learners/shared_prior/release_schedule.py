@@ -137,7 +137,7 @@ def _mechanism(name: str, share: float, facts: Facts) -> Mechanism:
     """Votes and rows of norm one; outer products of vectors of norm one; Ã − I/2, of norm √D/2."""
     mu, neighbours = facts.mu * math.sqrt(share), facts.neighbours
     match name.split()[0]:
-        case "scale" | "variances" | "adjustment" | "priors":
+        case "scale" | "level" | "size" | "variances" | "adjustment" | "priors":
             return VoteSum.for_mu(1.0, mu, neighbours)
         case "directions" | "scores":
             return SymmetricGaussian.for_mu(1.0, mu, neighbours)

@@ -144,6 +144,41 @@ UNLIKE = 0.02  # of the signal's variance is every option's own
 STRONGEST = 6.0  # nats: the most that all tasks together can say against an option
 
 
+PLACES = np.linspace(-1.0, 1.0, 21)  # where a number in [−1, 1] may be said to lie
+TRIED = np.linspace(-1.0, 1.0, 201)  # where all tasks together may, with
+BESIDE = np.array([0.03, 0.1, 0.2, 0.4])  # the spreads of their numbers around it
+USUAL_PLACE = 0.3  # how far from zero that is beforehand
+MISFIT = 0.01  # of all tasks: how far from a bell the sum of their votes may be
+
+
+def bell(centres: FloatArray, width: float, spread: FloatArray | float = 0.0) -> FloatArray:
+    """(..., K): what a task is expected to say whose number is ~ N(centre, spread²): a bell of
+    this width around it, of norm one where the spread is zero, and never more.
+
+    Σ_j exp(−(x − jh)²/w²) ≤ √π w/h · (1 + 2 Σ_k exp(−(πkw/h)²)) by Poisson's summation.
+
+    >>> (bell(np.array([0.0, 0.33]), 0.1) ** 2).sum(axis=1).round(3)
+    array([1., 1.])
+    """
+    variance = np.asarray(width**2 + np.square(spread))[..., None]
+    shape = np.exp(-0.5 * (centres[..., None] - PLACES) ** 2 / variance)
+    cells = width / (PLACES[1] - PLACES[0])
+    norm = math.sqrt(math.sqrt(math.pi) * cells * (1 + 2 * math.exp(-((math.pi * cells) ** 2))))
+    return np.asarray(shape * width / np.sqrt(variance) / norm)
+
+
+def voted_place(total: FloatArray, sigma: float, n_tasks: float, width: float) -> float:
+    """Where the numbers of all tasks lie, by the sum of their bells with noise σ: a posterior mean.
+
+    Tasks' numbers are mostly alike, so that a heap is found where an average would drown: of
+    numbers that may lie anywhere in [−1, 1] that has noise σ√2, whatever they are.
+    """
+    expected = n_tasks * bell(TRIED, width, BESIDE[:, None])
+    variance = sigma**2 + (MISFIT * n_tasks) ** 2
+    misfit = ((total - expected) ** 2).sum(axis=2) / variance + (TRIED / USUAL_PLACE) ** 2
+    return float(softmax(-0.5 * misfit).sum(axis=0) @ TRIED)
+
+
 def nearness(places: FloatArray, length: float) -> FloatArray:
     """How alike the totals of options at these places are: exp(−distance²/2 length²).
 
