@@ -19,7 +19,6 @@ NAMES = [f"x{j}" for j in range(DATA.X.shape[1])]
 FRAME = polars.DataFrame(DATA.X, schema=NAMES).with_columns(
     person=polars.Series(DATA.task), score=polars.Series(DATA.y)
 )
-COLUMNS: dict[str, Any] = {"task": "person", "target": "score"}
 
 Write = Callable[..., str]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from divided import COLUMNS, DATA, FRAME, NAMES, Write, require_same
+from divided import DATA, FRAME, NAMES, Write, comparable, require_same, written
 
 from tacit import Budget, LowRank, SharedPrior
 from tacit.cluster import OnCluster, connected, fit_partitions
@@ -18,6 +19,17 @@ from tacit.errors import InvalidInput
 pytest.importorskip("distributed", reason="a cluster needs the extra 'cluster'")
 
 MOST_SECONDS = 120
+COLUMNS: dict[str, Any] = {"task": "person", "target": "score"}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    return partial(written, tmp_path)
+
+
+@pytest.fixture
+def known_noise(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    return comparable(monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars
 import pytest
-from divided import COLUMNS, DATA, FRAME, NAMES, Write, models_in, require_same
+from divided import DATA, FRAME, NAMES, Write, comparable, models_in, require_same, written
 
 from tacit import Budget, GroupSparse, LowRank, MeanRegularized, SharedPrior
 from tacit.cluster import fit_partitions
 from tacit.errors import InvalidInput
 from tacit.privacy.ledger import Ledger
 from tacit.tasks import Column
+
+COLUMNS: dict[str, Any] = {"task": "person", "target": "score"}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    return partial(written, tmp_path)
+
+
+@pytest.fixture
+def known_noise(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    return comparable(monkeypatch)
 
 
 def made(kind: Any, **more: Any) -> Any:
