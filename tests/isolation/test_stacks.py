@@ -179,6 +179,7 @@ def test_chunks_and_blocks_of_any_size_give_the_same_bits(
     alone = best_alone(everybody, loss).tobytes()
     for values in (1, 100, 1 << 30):
         monkeypatch.setattr(problems, "BLOCK_VALUES", values)
+        monkeypatch.setattr(problems, "CHUNK_VALUES", values)
         assert path_bits(own_path(everybody, loss), everybody) == whole
     parts = [best_alone(part, loss) for part in everybody.chunks(most=2)]
     assert np.concatenate(parts).tobytes() == alone

@@ -30,8 +30,9 @@ CHUNK = 4096
 CHUNK_ROWS = 1 << 17
 """Tasks, and rows, whose whole paths are held at once where only one model of each is wanted."""
 
-CHUNK_VALUES = 1 << 19
-"""Numbers in the tasks' matrices (d, d) where each chunk is one core's: 4 MiB stay in a cache."""
+CHUNK_VALUES = 1 << 20
+"""Numbers in the tasks' matrices (d, d) where each chunk is one core's: 8 MiB stay in a cache, and
+an operation on them takes longer than threads take to hand Python over to each other."""
 
 
 @dataclass(frozen=True)
@@ -176,9 +177,9 @@ def _block(problems: Problems, sizes: IntArray, tasks: IntArray, n: int) -> Bloc
 
 def each_block(problems: Problems, work: Callable[[Block], None]) -> None:
     """Runs the blocks on all cores, each on one: LAPACK on small matrices gains from no more. Rows
-    that would fit into one block are not worth starting a thread."""
+    that would fit into one chunk are not worth starting a thread."""
     found = list(blocks(problems))[::-1]  # the longest first
-    cores = 1 if problems.X.size <= BLOCK_VALUES else os.cpu_count() or 1
+    cores = 1 if problems.X.size <= CHUNK_VALUES else os.cpu_count() or 1
 
     @isolated()  # in every worker: its floating-point warnings are its own
     def share(number: int) -> None:
