@@ -288,7 +288,7 @@ def loopback(count: int) -> None:
     bare = [b - a for _, *ends in blocks for a, b in pairwise(ends)]
     ranges = {"ours_range": extremes(ours), "bare_range": extremes(bare)}
     middle = statistics.median(ours), statistics.median(bare)
-    compared("loopback", *middle, count, len(ours), **ranges)
+    compared("loopback", middle[0], middle[1], count, len(ours), **ranges)
 
 
 def arrivals(count: int) -> None:
