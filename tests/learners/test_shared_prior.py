@@ -32,6 +32,7 @@ from tacit.learners.shared_prior.shrinkage import (
     smooth_vote,
     spikes,
     towards_one,
+    voted_place,
 )
 from tacit.linear.losses import Logistic, Squared
 from tacit.linear.model_averaging import ballots
@@ -457,6 +458,18 @@ def test_a_level_that_noise_may_have_made_is_hardly_believed() -> None:
         assert math.sqrt(np.mean(np.square(errors))) < most
     drowned = [told.with_level(900 * z, 900.0).mean[-1] for z in rng.normal(size=(400, len(votes)))]
     assert np.abs(drowned).max() < 0.3
+
+
+def test_a_place_is_found_however_loud_the_tasks_are_together() -> None:
+    """One generous budget, or tasks without rows, make everybody's votes small: their place is not
+    an end of the grid. Silence has none."""
+    numbers = np.random.default_rng(0).normal(0.1, 0.05, 2000)
+    total, noise = bell(numbers, 0.1).sum(axis=0), np.random.default_rng(1).normal(size=(20, 21))
+    for heard in (1.0, 0.3, 0.1, 0.02):
+        for drawn in noise:
+            assert abs(voted_place(heard * total + drawn, 1.0, 2000, 0.1) - 0.1) < 0.03
+    silence = [voted_place(drawn, 1.0, 2000, 0.1) for drawn in noise]
+    assert np.sqrt(np.mean(np.square(silence))) < 0.15  # beforehand it is 0.3 from zero
 
 
 def test_a_length_that_noise_hides_is_part_of_the_means_error() -> None:

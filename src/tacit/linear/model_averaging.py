@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tacit.arrays import FloatArray
@@ -98,7 +100,7 @@ def ballots(log_posterior: FloatArray) -> FloatArray:
     >>> ballots(np.array([[0.0, -0.5, -9.0]]))
     array([[1. , 0.5, 0. ]])
     """
-    flat = log_posterior.reshape(len(log_posterior), -1)
+    flat = log_posterior.reshape(len(log_posterior), math.prod(log_posterior.shape[1:]))
     return np.asarray(np.maximum(1 + flat - flat.max(axis=1, keepdims=True), 0.0))
 
 

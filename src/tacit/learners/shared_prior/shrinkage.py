@@ -148,7 +148,8 @@ PLACES = np.linspace(-1.0, 1.0, 21)  # where a number in [−1, 1] may be said t
 TRIED = np.linspace(-1.0, 1.0, 201)  # where all tasks together may, with
 BESIDE = np.array([0.03, 0.1, 0.2, 0.4])  # the spreads of their numbers around it
 USUAL_PLACE = 0.3  # how far from zero that is beforehand
-MISFIT = 0.01  # of all tasks: how far from a bell the sum of their votes may be
+VOICES = 2.0 ** -np.arange(0, 16.5, 0.5)  # the share of them that is heard, down to silence
+MISFIT = 0.01  # of those heard: how far from a bell the sum of their votes may be
 
 
 def bell(centres: FloatArray, width: float, spread: FloatArray | float = 0.0) -> FloatArray:
@@ -171,12 +172,15 @@ def voted_place(total: FloatArray, sigma: float, n_tasks: float, width: float) -
     """Where the numbers of all tasks lie, by the sum of their bells with noise σ: a posterior mean.
 
     Tasks' numbers are mostly alike, so that a heap is found where an average would drown: of
-    numbers that may lie anywhere in [−1, 1] that has noise σ√2, whatever they are.
+    numbers that may lie anywhere in [−1, 1] that has noise σ√2, whatever they are. How loud they
+    are together is not known either: a task with a small budget or without rows says less, and a
+    heap too low for n tasks must not be taken for one that is cut off by an end of the grid.
     """
-    expected = n_tasks * bell(TRIED, width, BESIDE[:, None])
-    variance = sigma**2 + (MISFIT * n_tasks) ** 2
-    misfit = ((total - expected) ** 2).sum(axis=2) / variance + (TRIED / USUAL_PLACE) ** 2
-    return float(softmax(-0.5 * misfit).sum(axis=0) @ TRIED)
+    heard = n_tasks * VOICES[:, None, None]
+    expected = heard[..., None] * bell(TRIED, width, BESIDE[:, None])
+    variance = sigma**2 + (MISFIT * heard) ** 2
+    misfit = ((total - expected) ** 2).sum(axis=3) / variance + len(total) * np.log(variance)
+    return float(softmax(-0.5 * (misfit + (TRIED / USUAL_PLACE) ** 2)).sum(axis=(0, 1)) @ TRIED)
 
 
 def nearness(places: FloatArray, length: float) -> FloatArray:
