@@ -249,6 +249,10 @@ class Site:
         number, told = description.get("number"), broadcasts(arrays)
         if not isinstance(number, int) or told.keys() != {number}:
             raise Refused("the coordinator", f"it asks for release {number!r}, and tells another")
+        if not np.array_equal(told[number].get("round", number), number):  # coins follow it
+            raise Refused(
+                "the coordinator", f"it asks for release {number}, and tells another round"
+            )
         self._records.take(number, told[number])
         shared, ledger = self._broadcast(number), self.place / folder.LEDGER
         found = released(self._own(), self.terms, number, shared, ledger)

@@ -154,7 +154,7 @@ class Writing(Record):
                 callers = self._line.take()
                 with LOCK:
                     self._commit(callers, caller)
-        finally:  # at whatever instant it is interrupted
+        finally:  # whatever interrupts it, but while a lock is being taken
             self._line.leave(caller)
         result: T = caller.outcome()
         return result
