@@ -185,7 +185,7 @@ def _fit_holds(home: Path, table: Path, content: bytes) -> str:
     out = home / "model"
     said = fitted(home, table, home / "ranges.toml", out)
     verified = answer("verify", out) if said.code == 0 else said
-    if said.code == 0:
+    if said.code == 0 and out.exists():
         shutil.rmtree(out)
     for left in home.glob("ledger.sqlite*"):
         left.unlink()

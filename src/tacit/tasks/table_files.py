@@ -98,6 +98,14 @@ def _reader(kind: str) -> Callable[[Path, Written], FileTable]:
     return _database if kind in DATABASES else _parquet
 
 
+def _unreadable(*more: type[Exception]) -> tuple[type[BaseException], ...]:
+    """What polars raises of a file that is not what it should be, and what else may be: where
+    it did not expect that, a panic, which is no Exception."""
+    import polars
+
+    return polars.exceptions.PolarsError, polars.exceptions.PanicException, *more
+
+
 # --- text ----------------------------------------------------------------------------------------
 
 
@@ -117,7 +125,7 @@ def _text_file(path: Path, how: Written) -> FileTable:
     try:
         names = header(data, separator)
         frame = polars.read_csv(io.BytesIO(data), separator=separator, infer_schema=False)
-    except (polars.exceptions.PolarsError, csv.Error) as error:
+    except _unreadable(csv.Error) as error:
         raise InvalidInput(f"{path.name} cannot be read as a table: {_ragged(error)}") from error
     _require_no_rows_inside(path, frame, separator)
     return FileTable(*_named(path, frame, names, notes, decimal), guessed=assumed)
@@ -134,7 +142,7 @@ def _require_no_rows_inside(path: Path, frame: Any, separator: str) -> None:
                 )
 
 
-def _ragged(error: Exception) -> str:
+def _ragged(error: BaseException) -> str:
     if "more fields than" in str(error):
         return "a row has more cells than the header has names; is the separator another one?"
     return str(error)
@@ -157,7 +165,7 @@ def _workbook(path: Path, how: Written) -> FileTable:
         if sheet not in sheets:
             raise InvalidInput(f"{path.name} has no sheet {sheet!r}; it has {', '.join(sheets)}")
         cells = polars.read_excel(path, sheet_name=sheet, has_header=False, infer_schema_length=0)
-    except (polars.exceptions.PolarsError, OSError, ValueError, RuntimeError) as error:
+    except _unreadable(OSError, ValueError, RuntimeError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{path.name} cannot be read as a workbook: {error}") from error
@@ -209,7 +217,7 @@ def _parquet(path: Path, how: Written) -> FileTable:
 
     try:
         return FileTable(polars.read_parquet(path), how.decimal or ".")
-    except (polars.exceptions.PolarsError, OSError, TypeError) as error:
+    except _unreadable(OSError, TypeError) as error:
         # TypeError: its name is no text, and polars takes it for an object
         raise InvalidInput(f"{path.name} cannot be read as a table: {error}") from error
 
