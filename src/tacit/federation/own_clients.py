@@ -33,6 +33,12 @@ def keep_coins(model: Any, secret: bytes) -> None:
     model._secret = Coins(secret)
 
 
+def _learner(terms: Terms, secret: bytes) -> Any:
+    model = terms.model()
+    keep_coins(model, secret)
+    return model
+
+
 @dataclass(frozen=True)
 class OwnClients:
     """What a site computes with: as OwnTasks."""
@@ -44,10 +50,8 @@ class OwnClients:
         """Refuses rows of a client that is another site's."""
         from tacit.neural.site_clients import SiteClients
 
-        model: Any = terms.model()
-        keep_coins(model, secret)
         whole = in_places(terms, site, tasks)
-        return cls(SiteClients.of(model, whole, terms.places[site]))
+        return cls(SiteClients.of(_learner(terms, secret), whole, terms.places[site]))
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -76,10 +80,8 @@ class OwnSilos:
         """Refuses rows of a silo that is another site's."""
         from tacit.neural.silos.site_silos import SiteSilos
 
-        model: Any = terms.model()
-        keep_coins(model, secret)
         whole = in_places(terms, site, tasks)
-        return cls(SiteSilos.of(model, whole, terms.schema, terms.places[site]))
+        return cls(SiteSilos.of(_learner(terms, secret), whole, terms.schema, terms.places[site]))
 
     @property
     def places(self) -> tuple[int, ...]:

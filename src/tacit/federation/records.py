@@ -132,3 +132,16 @@ def broadcasts(arrays: Mapping[str, Array]) -> dict[int, dict[str, Array]]:
             raise Refused("the coordinator", f"an array is called {name!r}, expected round/name")
         found.setdefault(int(number), {})[part] = array
     return found
+
+
+def broadcast_alone(number: Any, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """What is told with this release; Refused if it is not that of this round alone. Secret coins
+    follow the round, so that who tells it must not choose it."""
+    told = broadcasts(arrays)
+    if not (
+        isinstance(number, int)
+        and told.keys() == {number}
+        and np.array_equal(told[number].get("round", number), number)
+    ):
+        raise Refused("the coordinator", f"it asks for release {number!r}, and tells another")
+    return told[number]

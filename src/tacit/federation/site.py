@@ -44,7 +44,7 @@ from tacit.federation.masking import public_key
 from tacit.federation.node_site import ColumnRequest, answered
 from tacit.federation.own_clients import COINS, OwnClients, OwnSilos
 from tacit.federation.own_tasks import OwnTasks, Planned, among
-from tacit.federation.records import Records, broadcasts
+from tacit.federation.records import Records, broadcast_alone, broadcasts
 from tacit.federation.reporting import ENCODER, ExportedEncoder, reported, require_one_row
 from tacit.federation.scores import centred_scores
 from tacit.federation.silo_site import released
@@ -246,14 +246,8 @@ class Site:
 
     def _release(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
         """What each of its silos releases in a round, where nobody outside is trusted."""
-        number, told = description.get("number"), broadcasts(arrays)
-        if not isinstance(number, int) or told.keys() != {number}:
-            raise Refused("the coordinator", f"it asks for release {number!r}, and tells another")
-        if not np.array_equal(told[number].get("round", number), number):  # coins follow it
-            raise Refused(
-                "the coordinator", f"it asks for release {number}, and tells another round"
-            )
-        self._records.take(number, told[number])
+        number: Any = description.get("number")
+        self._records.take(number, broadcast_alone(number, arrays))
         shared, ledger = self._broadcast(number), self.place / folder.LEDGER
         found = released(self._own(), self.terms, number, shared, ledger)
         return {}, {str(place): rows for place, rows in found.items()}
