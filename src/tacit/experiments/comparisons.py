@@ -67,6 +67,22 @@ def rises(*curves: str, panel: str | None = None) -> Check:
     return _moves(curves, panel, 1)
 
 
+def stays(curve: str) -> Check:
+    """From the first x to the last it changes by a tenth at most."""
+
+    def check(measured: Measured) -> Judgement:
+        ends = [
+            (means[0].mean, means[-1].mean)
+            for panel in _panels(measured, curve)
+            if (means := measured.means(curve, panel))
+        ]
+        ratios = [last / first for first, last in ends]
+        said = "; ".join(f"{curve} {first:.4g} to {last:.4g}" for first, last in ends)
+        return Judgement(verdict([abs(r - 1) <= 0.1 for r in ratios]), _middle(ratios), said)
+
+    return check
+
+
 def gains(first: str, second: str, claimed: float, *, at: float | str, panel: str = "") -> Check:
     """1 − first/second at x: holds from nine tenths of what is claimed, in part if positive."""
 

@@ -154,10 +154,9 @@ def fitted(tasks: Tasks1, learner: str, epsilon: float | None, seed: int, search
     common: dict[str, Any] = {"loss": tasks.loss, "fit_intercept": False}
     if learner in AS_THEY_ARE:
         common |= {"fit_intercept": not tasks.centred, "ranges": tasks.ranges}
-    if learner in (STL, OWN_STL):
-        return tasks.train.given_to(SingleTask(**common))
-    if learner == MTL:
-        return _best_open(tasks, common, seed, search)
+    if learner in (STL, OWN_STL, MTL):
+        open_kinds = _together(tasks) if learner == MTL else _alone(tasks)
+        return _best_kind(tasks, open_kinds, common, seed, search)
     assert epsilon is not None
     common |= {"budget": tasks.budget(epsilon), "noise": "simulated", "random_state": seed}
     if learner in (LR, GS):
@@ -174,16 +173,30 @@ def fitted(tasks: Tasks1, learner: str, epsilon: float | None, seed: int, search
     return tasks.train.given_to(ours[learner](**common))
 
 
-def _best_open(tasks: Tasks1, common: dict[str, Any], seed: int, search: Search) -> Any:
-    """The best of S1's non-private methods; by cross-validation, where S1 does not say by what."""
-    kinds: dict[str, Callable[..., Any]] = {"LR": LowRank, "GS": GroupSparse, "AGGR": AveragedModel}
-    if tasks.loss == "squared":
-        kinds["MTRL"] = TaskRelationship
+def _together(tasks: Tasks1) -> list[Callable[..., Any]]:
+    """S1's non-private methods."""
+    kinds: list[Callable[..., Any]] = [LowRank, GroupSparse, AveragedModel]
+    return [*kinds, TaskRelationship] if tasks.loss == "squared" else kinds
 
-    def make(kind: str) -> Any:
+
+def _alone(tasks: Tasks1) -> list[Callable[..., Any]]:
+    """ℓ2 (Figure 6), or the better of it and ℓ1 (Figure 9)."""
+    return [SingleTask] if tasks.centred else [SingleTask, partial(SingleTask, penalty="l1")]
+
+
+def _best_kind(
+    tasks: Tasks1,
+    kinds: list[Callable[..., Any]],
+    common: dict[str, Any],
+    seed: int,
+    search: Search,
+) -> Any:
+    """The best of them; by cross-validation, where S1 does not say by what."""
+
+    def make(kind: int) -> Any:
         return kinds[kind](**common)
 
-    candidates = [{"kind": kind} for kind in kinds]
+    candidates = [{"kind": kind} for kind in range(len(kinds))]
     best = cross_validated(make, candidates, *tasks.train, folds=min(2, search.folds), seed=seed)
     return tasks.train.given_to(make(**best.parameters))
 

@@ -55,15 +55,8 @@ def accuracy_by_epsilon(
 ) -> Iterator[Point]:
     """Test accuracy on all clients' rows."""
     clients = _clients(data, writers, seed)
-    curve = method if epsilon is not None or method == "single-task" else f"{method}, no privacy"
-    if method == "single-task":
-        parameters = {"method": "mtl", "rounds": 1, "local_steps": ALONE_STEPS, "pull": 0.0}
-        model = _fitted(clients, seed, None, finetune=None, **parameters)  # nothing has come yet
-    elif method == "tacit":
-        model = _ours(clients, epsilon, seed)
-    else:
-        model = _best(clients, method, epsilon, seed, Grid(**grid))
-    yield Point(curve, epsilon, _accuracy(model, clients.test), data)
+    model = _learned(clients, method, epsilon, seed, Grid(**grid))
+    yield Point(_curve(method, epsilon), epsilon, _accuracy(model, clients.test), data)
 
 
 def finetuned_accuracy(
@@ -77,34 +70,73 @@ def finetuned_accuracy(
     """Table 1: test accuracy after finetuning at home; ours takes home what its own rows prefer."""
     clients = _clients("FEMNIST, test part", writers, seed)
     panel = "no privacy" if epsilon is None else f"ε = {epsilon:g}"
-    if method == "tacit":
-        model = _ours(clients, epsilon, seed)
-    else:
-        model = _best(clients, method, epsilon, seed, Grid(**grid), finetune)
+    model = _learned(clients, method, epsilon, seed, Grid(**grid), finetune)
     yield Point(method, finetune, _accuracy(model, clients.test), panel)
 
 
 def by_round(
-    seed: int, data: Name, method: str, rounds: int, clip: float, sigma: float, writers: int | None
+    seed: int,
+    data: Name,
+    method: str,
+    rounds: int,
+    clip: float,
+    sigma: float | None,
+    writers: int | None,
 ) -> Iterator[Point]:
     """Figure 2: training loss and ε after each round, γ and σ fixed (σ on the cohort's mean)."""
-    clients = _clients(data, writers, seed)
-    m, cohort = clients.number, max(1, round(SHARE * clients.number))
-    z, delta = sigma * cohort / clip, 1 / m
-    losses, spent = f"{data}: loss", f"{data}: ε"
-    if method == "tacit":
-        epsilon = epsilon_after(SecretCoins(SHARE), m, z, rounds, delta, "zero-out")
-        model = _ours(clients, epsilon, seed, watch=clients.train)
-        for line in model.private_history_:
-            yield Point(method, line["round"], line["loss"], losses)
+    clients, losses = _clients(data, writers, seed), f"{data}: loss"
+    if method == "single-task":
+        alone = _alone(clients, seed, clients.train)
+        yield Point(method, None, alone.private_history_[-1]["loss"], losses)
         return
-    model = _published(clients, method, None, clip, rounds, seed, multiplier=z, watch=clients.train)
-    lines = model.private_history_
-    for line in lines[:: max(1, rounds // 5)] + lines[-1:]:
-        yield Point(method, line["round"], line["loss"], losses)
-        for curve, sampler in (("claimed", SecretCoins(SHARE)), ("what holds", Fixed(cohort))):
-            found = epsilon_after(sampler, m, z, int(line["round"]), delta, "zero-out")
-            yield Point(curve, line["round"], found, spent)
+    m, cohort, watch = clients.number, max(1, round(SHARE * clients.number)), clients.train
+    z = None if sigma is None else sigma * cohort / clip
+    if method == "tacit":
+        assert z is not None
+        epsilon = epsilon_after(SecretCoins(SHARE), m, z, rounds, 1 / m, "zero-out")
+        lines = _ours(clients, epsilon, seed, watch).private_history_
+    else:
+        model = _published(clients, method, None, clip, rounds, seed, multiplier=z, watch=watch)
+        every = model.private_history_
+        lines = every[:: max(1, rounds // 5)] + every[-1:]
+    for line in lines:
+        yield Point(_curve(method, sigma), line["round"], line["loss"], losses)
+    if z is not None and method != "tacit":
+        yield from _spent(m, cohort, z, [int(line["round"]) for line in lines], f"{data}: ε")
+
+
+def _spent(m: int, cohort: int, z: float, rounds: list[int], panel: str) -> Iterator[Point]:
+    """ε by round, as if cohorts were Poisson samples, and of cohorts that the others can see."""
+    for curve, sampler in (("claimed", SecretCoins(SHARE)), ("what holds", Fixed(cohort))):
+        for number in rounds:
+            found = epsilon_after(sampler, m, z, number, 1 / m, "zero-out")
+            yield Point(curve, number, found, panel)
+
+
+def _curve(method: str, noise: float | None) -> str:
+    """``noise``: ε, or σ; None: without any."""
+    return method if noise is not None or method == "single-task" else f"{method}, no privacy"
+
+
+def _learned(
+    clients: Clients,
+    method: str,
+    epsilon: float | None,
+    seed: int,
+    grid: Grid,
+    finetune: Finetuning | None = None,
+) -> FederatedMTL:
+    if method == "single-task":
+        return _alone(clients, seed)
+    if method == "tacit":
+        return _ours(clients, epsilon, seed)
+    return _best(clients, method, epsilon, seed, grid, finetune)
+
+
+def _alone(clients: Clients, seed: int, watch: Rows | None = None) -> FederatedMTL:
+    """Every client by itself: one round, before which nothing has come, without a pull."""
+    parameters = {"method": "mtl", "rounds": 1, "local_steps": ALONE_STEPS, "pull": 0.0}
+    return _fitted(clients, seed, watch, finetune=None, **parameters)
 
 
 def _ours(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -92,6 +93,15 @@ def power_by_hour(seed: int, method: Method, epsilon: float) -> Iterator[Point]:
         unit = np.zeros((1, 24))
         unit[0, hour] = 1.0
         yield Point(method, hour + 1, expected_loss(encoder.design_, test, unit))
+
+
+def power_time(seed: int) -> Iterator[Point]:
+    """Table 1's line of household power: its samples, and the seconds of the closed form."""
+    fit, test, K = _power(seed)
+    start = time.perf_counter()
+    _encoder(AWARE, 10.0, seed).fit(fit, target=K)
+    yield Point(AWARE, "samples", float(len(fit) + len(test)), "household-power")
+    yield Point(AWARE, "seconds", time.perf_counter() - start, "household-power")
 
 
 def _power(seed: int) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -1,33 +1,4 @@
-"""Asynchronous multi-task learning where the server is an adversary and nobody waits.
-
-S3: Xie, Baytas, Lin, Zhou, "Privacy-Preserving Distributed Multi-Task Learning with Asynchronous
-Updates", KDD 2017.
-
-**Symbols**
-
-=====  =====================  =============================================================
-w_t    column of ``coef_``    p_t + q_t, released; ``home_coef_`` never leaves
-P      ``shared_["P"]``       the shared part, at the server
-Q      ``shared_["Q"]``       the nodes' own parts, as far as they were released
-r(P)   ``penalty``            trace norm, ℓ2,1, or any penalty with a prox
-λ, τ   by public rules        plan.py
-α      by a public rule       plan.py
-ε₁+ε₂  of one message         here: the budget is for all messages of a node together
-MAX    ``releases``           messages of a node, fixed before it starts
-=====  =====================  =============================================================
-
-**Differs from the paper in**
-
-1. p and q step from the *same* noisy gradient at the same point, from zero; S3's q is a state that
-   was never privatised (docs/privacy.md, D). Gauss–Seidel order, exact q and the single-task start
-   exist as published only, with noise and without (printed.py).
-2. Each example's gradient is clipped; S3's Theorem 3.6 takes δ over the data, which is no DP.
-3. A node's budget is for all its messages, their number fixed before the first; S3 reports one.
-4. Examples are weighted by 1/‖x‖², so that steps need no look at X (plan.py).
-5. The server averages messages before it thresholds them (updates.py).
-6. Afterwards every node refits at home (refit.py), which is free.
-7. ``server="trusted"`` is the variant that S3 §5 leaves to future work (trusted_server.py).
-"""
+"""S3's learner, ours and as published; letters and differences are those of the package."""
 
 from __future__ import annotations
 
