@@ -1,6 +1,6 @@
 """Every quick result against the verdicts stored with it: direction, and size within a quarter.
 
-The cheapest figures run always; all of them with TACIT_REPRODUCE=1 (half an hour on two cores).
+The cheapest run always; all of them with TACIT_REPRODUCE=1 (a quarter of an hour on one core).
 verdicts.json is what a quick run found: each figure's claims, verdicts, and what each turns on.
 """
 

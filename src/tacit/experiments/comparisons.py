@@ -71,11 +71,8 @@ def stays(curve: str) -> Check:
     """From the first x to the last it changes by a tenth at most."""
 
     def check(measured: Measured) -> Judgement:
-        ends = [
-            (means[0].mean, means[-1].mean)
-            for panel in _panels(measured, curve)
-            if (means := measured.means(curve, panel))
-        ]
+        curves = [measured.means(curve, panel) for panel in _panels(measured, curve)]
+        ends = [(means[0].mean, means[-1].mean) for means in curves]
         ratios = [last / first for first, last in ends]
         said = "; ".join(f"{curve} {first:.4g} to {last:.4g}" for first, last in ends)
         return Judgement(verdict([abs(r - 1) <= 0.1 for r in ratios]), _middle(ratios), said)

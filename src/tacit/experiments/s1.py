@@ -147,7 +147,7 @@ _PICTURES = (
                 ),
                 Statement(
                     "DP-MTRL destroys it.",
-                    agreement(f"{what}: {MTRL}", f"{what}: true", at_least=None, at_most=0.3),
+                    agreement(f"{what}: {MTRL}", f"{what}: true", at_most=0.3),
                 ),
                 Statement(
                     "Ours keeps it.",

@@ -164,15 +164,13 @@ def likeness(panel: str, than: str, *, more: bool) -> Check:
     return check
 
 
-def agreement(
-    panel: str, truth: str, *, at_least: float | None, at_most: float | None = None
-) -> Check:
+def agreement(panel: str, truth: str, *, at_least: float = -1.0, at_most: float = 1.0) -> Check:
     """The correlation of a matrix's entries with the true one's."""
 
     def check(measured: Measured) -> Judgement:
         here, there = (_matrix(measured, which).ravel() for which in (panel, truth))
         found = float(np.corrcoef(here, there)[0, 1])
-        good = found >= at_least if at_least is not None else found <= (at_most or 0.0)
+        good = at_least <= found <= at_most
         return Judgement(verdict([good]), found, f"correlation with the truth {found:.3f}")
 
     return check

@@ -230,8 +230,8 @@ def test_the_open_node_is_the_literal_gauss_seidel_iteration() -> None:
     assert all(len(visit.arriving) == 1 for visit in schedule)
     P, Q = asynchronous(found, formulation, schedule, step)
     slow_P, slow_Q = literal_gauss_seidel(found, formulation, order, step)
-    np.testing.assert_allclose(P, slow_P, atol=1e-10)
-    np.testing.assert_allclose(Q, slow_Q, atol=1e-10)
+    np.testing.assert_allclose(P, slow_P, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(Q, slow_Q, rtol=0, atol=1e-10)
 
 
 def test_a_synchronous_jacobi_run_is_equations_6_and_7() -> None:
@@ -249,8 +249,8 @@ def test_a_synchronous_jacobi_run_is_equations_6_and_7() -> None:
         assert formulation.own is not None
         slow_Q = formulation.own.prox(slow_Q - step * slope, step * formulation.own_level)
         slow_P = formulation.shared.prox(slow_P - step * slope, step * formulation.shared_level)
-    np.testing.assert_allclose(P, slow_P, atol=1e-10)
-    np.testing.assert_allclose(Q, slow_Q, atol=1e-10)
+    np.testing.assert_allclose(P, slow_P, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(Q, slow_Q, rtol=0, atol=1e-10)
 
 
 def test_one_node_is_its_own_problem() -> None:
@@ -325,8 +325,8 @@ def test_the_published_run_is_algorithm_1_line_by_line(epsilon: float) -> None:
     )
     order = [visit.arriving[0] for visit in schedule]
     P, Q = literal_algorithm_1(found, order, epsilon, 0.05, 0.3)
-    np.testing.assert_allclose(server.shared(end.server), P, atol=1e-10)
-    np.testing.assert_allclose(own_parts(end.nodes), Q, atol=1e-10)
+    np.testing.assert_allclose(server.shared(end.server), P, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(own_parts(end.nodes), Q, rtol=0, atol=1e-10)
 
 
 class FirstNoiseOnly:

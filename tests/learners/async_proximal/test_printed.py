@@ -169,9 +169,8 @@ def test_without_noise_it_is_the_printed_algorithm(penalty: Any, how: dict[str, 
     order = order_of(visits(Pareto(), [messages] * T, seed=3))
     slow = Literally(rows_of(data, math.sqrt(D)), "squared", penalty, settings)
     P, Q = slow.run(order, np.zeros((T, D)), silent, as_it_is)
-    tolerance = 1e-7 if settings.own == "exact" and penalty != "trace" else 1e-10
-    np.testing.assert_allclose(model.shared_["P"].value, P, atol=tolerance)
-    np.testing.assert_allclose(model.shared_["Q"].value, Q, atol=tolerance)
+    np.testing.assert_allclose(model.shared_["P"].value, P, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(model.shared_["Q"].value, Q, rtol=0, atol=1e-10)
     assert P.any()
     assert Q.any()
 
@@ -208,8 +207,8 @@ def test_with_both_noises_it_is_algorithm_1_line_by_line(loss: Any) -> None:
     start = best_alone(rows_of(data, math.inf), loss_named(loss))
     P, Q = Literally(rows, loss, "trace", settings).run(order, start, z1, z2)
     assert np.linalg.norm(P) > 1e-4
-    np.testing.assert_allclose(model.shared_["P"].value, P, atol=1e-10)
-    np.testing.assert_allclose(model.shared_["Q"].value, Q, atol=1e-10)
+    np.testing.assert_allclose(model.shared_["P"].value, P, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(model.shared_["Q"].value, Q, rtol=0, atol=1e-10)
 
 
 def test_a_synchronous_run_is_equations_6_and_7() -> None:
@@ -230,8 +229,8 @@ def test_a_synchronous_run_is_equations_6_and_7() -> None:
     for _ in range(MESSAGES):
         slope = np.stack([slow.gradient(t, P[:, t] + Q[:, t]) for t in range(T)], axis=1)
         Q, P = Q - step * (slope + 0.05 * Q), trace_prox(P - step * slope, step * 0.05)
-    np.testing.assert_allclose(model.shared_["P"].value, P, atol=1e-10)
-    np.testing.assert_allclose(model.shared_["Q"].value, Q, atol=1e-10)
+    np.testing.assert_allclose(model.shared_["P"].value, P, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(model.shared_["Q"].value, Q, rtol=0, atol=1e-10)
 
 
 # --- its letters ---------------------------------------------------------------------------------
