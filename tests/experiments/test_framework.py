@@ -291,3 +291,19 @@ def test_the_page_has_each_claim_its_verdict_and_plotly_once() -> None:
         for told in (text, words):
             assert claim.sentence in told
             assert finding.verdict in told
+
+
+def test_why_a_claim_does_not_hold_is_told_where_it_does_not() -> None:
+    claims = (
+        replace(ours_no_worse([("good", "bad")]), why="Never needed."),
+        ours_no_worse([("bad", "good")], why="The <made> reason."),
+    )
+    measured = curves(good=[1.0], bad=[2.0])
+    outcome = Reproduction.of(replace(FIGURE, claims=claims), measured, quick=True)
+    assert [line.get("why") for line in outcome.verdicts()] == [None, "The <made> reason."]
+    for told, shown in (
+        (markdown([outcome]), "The <made> reason."),
+        (page([outcome]).html(), "The &lt;made&gt; reason."),
+    ):
+        assert shown in told
+        assert "Never needed" not in told

@@ -94,3 +94,5 @@ def _print_outcome(outcome: Reproduction) -> None:
     for claim, finding in outcome.findings:
         said = " (said by us)" if claim.ours else ""
         print(f"  {finding.verdict}{said}: {claim.sentence}\n      {finding.numbers}")
+        if why := claim.explained(finding):
+            print(f"      {why}")

@@ -113,8 +113,9 @@ def ours_no_worse(
     better: Better = "lower",
     *,
     sentence: str = "At every ε ours is at least as good as published.",
+    why: str = "",
 ) -> Statement:
-    """Within a hundredth, wherever both were measured."""
+    """Within a hundredth, wherever both were measured; ``why`` it is not, where it is not."""
     compared = tuple(pairs)
 
     def check(measured: Measured) -> Judgement:
@@ -124,7 +125,7 @@ def ours_no_worse(
             ratios += [_ratio(measured, ours, published, place) for place in places]
         return _no_worse(ratios, better)
 
-    return Statement(sentence, check, ours=True)
+    return Statement(sentence, check, ours=True, why=why)
 
 
 def ours_no_worse_in_the_end(pairs: Iterable[tuple[str, str]]) -> Statement:

@@ -56,6 +56,11 @@ class Statement:
     sentence: str
     check: Callable[[Measured], Judgement]
     ours: bool = False
+    why: str = ""  # it does not hold, as far as we know: shown where it does not
+
+    def explained(self, found: Judgement) -> str:
+        """Why, where it does not hold and we know."""
+        return "" if found.verdict == "holds" else self.why
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class Reproduction:
                 "size": _finite(finding.size),
                 "numbers": finding.numbers,
             }
+            | ({"why": why} if (why := claim.explained(finding)) else {})
             for claim, finding in self.findings
         ]
 

@@ -55,7 +55,8 @@ def markdown(outcomes: Sequence[Reproduction]) -> str:
     for outcome in outcomes:
         figure = outcome.figure
         said = "\n".join(
-            f"- **{finding.verdict}**{_by(claim)}: {claim.sentence} *{finding.numbers}*"
+            f"- **{finding.verdict}**{_by(claim)}: {claim.sentence} *{finding.numbers}* "
+            f"{claim.explained(finding)}".rstrip()
             for claim, finding in outcome.findings
         )
         parts.append(f"## {figure.name}: {figure.title}\n\n{_about(outcome)}\n\n{said}")
@@ -119,7 +120,8 @@ def _section(outcome: Reproduction) -> Section:
 def _verdicts(outcome: Reproduction) -> str:
     items = "".join(
         f"<li><strong>{escape(finding.verdict)}</strong>{_by(claim)}: "
-        f"{escape(claim.sentence)} <em>{escape(finding.numbers)}</em></li>"
+        f"{escape(claim.sentence)} <em>{escape(finding.numbers)}</em> "
+        f"{escape(claim.explained(finding))}</li>"
         for claim, finding in outcome.findings
     )
     return f'<ul class="plain">{items}</ul>'
