@@ -9,6 +9,7 @@ Quick runs take 80 epochs or fewer of the 2,000, at ten times the rate.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -158,6 +159,9 @@ def _gain(epsilon: float, benchmark: Strategy, claimed: float) -> Statement:
     return Statement(sentence, gains(AWARE, benchmark, claimed, at=1 / epsilon))
 
 
+_power_figure = partial(
+    Experiment, curves=CURVES, quick={}, repetitions=5, quick_repetitions=3, files=(POWER,)
+)
 FIGURES: Final = (
     Experiment(
         name="S4-fig1",
@@ -198,7 +202,7 @@ FIGURES: Final = (
         ),
         quick={},
     ),
-    Experiment(
+    _power_figure(
         name="S4-fig4a",
         title="Household power: task loss by budget",
         shows="1,417 days of 24 hours, hours 9 to 20 weighted 2, closed forms of Section 4.1; "
@@ -206,26 +210,20 @@ FIGURES: Final = (
         axes=LOSS,
         measure=power_loss,
         grids=({"method": METHODS, "epsilon": (1.0, 1.25, 5 / 3, 2.5, 5.0, 10.0, 20.0)},),
-        curves=CURVES,
         claims=(
             Statement("The loss falls as ε grows.", rises(AWARE, AGNOSTIC, BLIND)),
             *BEATS_BOTH,
             _gain(10.0, AGNOSTIC, 0.229),
             _gain(5.0, BLIND, 0.117),
         ),
-        quick={},
-        repetitions=5,
-        quick_repetitions=3,
-        files=(POWER,),
     ),
-    Experiment(
+    _power_figure(
         name="S4-fig4b",
         title="Household power: error of each hour at ε = 5",
         shows="Mean squared error of each hour, same encoders as on the left.",
         axes=("hour", "MSE of power"),
         measure=power_by_hour,
         grids=({"method": METHODS, "epsilon": 5.0},),
-        curves=CURVES,
         claims=(
             Statement(
                 "Task-aware has a lower error in every hour of the day.",
@@ -240,10 +238,6 @@ FIGURES: Final = (
             ),
             ours_no_worse([(OURS, AWARE)]),
         ),
-        quick={},
-        repetitions=5,
-        quick_repetitions=3,
-        files=(POWER,),
     ),
     _learned(
         "S4-fig5a",
