@@ -82,13 +82,12 @@ def test_a_penalty_of_q_that_couples_tasks_is_refused() -> None:
     with pytest.raises(InvalidInput, match="each column by itself, got TraceNorm"):
         Formulation(TraceNorm(), 1.0, TraceNorm(), 1.0)
     with pytest.raises(InvalidInput, match="levels"):
-        Formulation(TraceNorm(), -1.0)
+        Formulation(TraceNorm(), -1.0, L1Norm(), 1.0)
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS.values(), ids=FORMULATIONS)
 def test_a_node_applies_its_own_column_of_the_prox_of_q(formulation: Formulation) -> None:
     Q = np.random.default_rng(0).normal(size=(3, 5))
-    assert formulation.own is not None
     whole = formulation.own.prox(Q, 2.0 * formulation.own_level)
     alone = np.stack([formulation.own_prox(q, 2.0) for q in Q.T], axis=1)
     np.testing.assert_allclose(alone, whole)
@@ -136,7 +135,6 @@ def test_the_exact_q_is_a_fixed_point_and_nothing_near_it_is_better(
     np.testing.assert_allclose(again, q, atol=1e-8)
 
     def value(q: FloatArray) -> float:
-        assert formulation.own is not None
         return task.value(p + q) + formulation.own_level * formulation.own.value(q[:, None])
 
     assert all(value(q + 1e-3 * rng.normal(size=3)) >= value(q) - 1e-12 for _ in range(30))
@@ -167,14 +165,14 @@ def test_nothing_near_the_synchronous_optimum_is_better(
 
 def test_with_everything_shared_there_is_no_q() -> None:
     found = tasks(Squared())
-    P, Q = synchronous_optimum(found, Formulation(TraceNorm(), 0.1))
+    P, Q = synchronous_optimum(found, Formulation(TraceNorm(), 0.1, L1Norm(), 1e3))
     assert not Q.any()
     assert P.any()
 
 
 def test_without_coupling_every_task_is_alone() -> None:
     found = tasks(Squared())
-    P, _ = synchronous_optimum(found, Formulation(TraceNorm(), 0.0))
+    P, _ = synchronous_optimum(found, Formulation(TraceNorm(), 0.0, L1Norm(), 1e3))
     alone = [np.linalg.lstsq(task.X, task.y)[0] for task in found]
     np.testing.assert_allclose(P.T, alone, atol=1e-6)
 

@@ -40,7 +40,7 @@ from tacit.learners.async_proximal.updates import (
     largest_step,
 )
 from tacit.linear.losses import Logistic, Loss, Squared
-from tacit.linear.penalties import GroupNorm, TraceNorm
+from tacit.linear.penalties import GroupNorm, L1Norm, TraceNorm
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.release import Mechanism
@@ -58,7 +58,7 @@ FORMULATIONS = {
     "alternating structure": formulation_named("trace", 0.1, 0.1),
     "robust features": formulation_named("robust-features", 0.2, 0.2),
     "robust tasks": formulation_named("robust-tasks", 0.3, 0.25),
-    "shared only": Formulation(GroupNorm(), 0.1),
+    "shared only": Formulation(GroupNorm(), 0.1, L1Norm(), 1e3),
 }
 
 
@@ -246,7 +246,6 @@ def test_a_synchronous_jacobi_run_is_equations_6_and_7() -> None:
         slope = np.stack(
             [task.gradient(w) for task, w in zip(found, (slow_P + slow_Q).T, strict=True)], axis=1
         )
-        assert formulation.own is not None
         slow_Q = formulation.own.prox(slow_Q - step * slope, step * formulation.own_level)
         slow_P = formulation.shared.prox(slow_P - step * slope, step * formulation.shared_level)
     np.testing.assert_allclose(P, slow_P, rtol=0, atol=1e-10)
@@ -255,7 +254,7 @@ def test_a_synchronous_jacobi_run_is_equations_6_and_7() -> None:
 
 def test_one_node_is_its_own_problem() -> None:
     found = tasks(Squared(), nodes=1)
-    formulation = Formulation(TraceNorm(), 0.0)
+    formulation = Formulation(TraceNorm(), 0.0, L1Norm(), 1e3)
     schedule = list(visits(Uniform(), [400], seed=0))
     P, Q = asynchronous(found, formulation, schedule, largest_step(curvature(found)))
     alone = np.linalg.lstsq(found[0].X, found[0].y)[0]

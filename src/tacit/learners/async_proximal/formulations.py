@@ -16,7 +16,7 @@ with the mean loss of node t, f_t(w) = (1/n_t) Σ_i ℓ(x_iᵀw; y_i).
 ``group``             ℓ2,1                        squared
 ====================  ==========================  =======================  ========================
 
-``trace`` is what S3 runs, where g = ½‖q‖² and so τ is twice ours. Q = 0 gives Eq. (1).
+``trace`` is what S3 runs, where g = ½‖q‖² and so τ is twice ours. A large τ gives Eq. (1).
 
 Penalties are values and proximal operators (linear/penalties.py); those of Q see each column by
 itself, so every node applies its own.
@@ -64,15 +64,15 @@ FORMULATIONS: dict[Named, tuple[Penalty, Penalty]] = {
 
 @dataclass(frozen=True)
 class Formulation:
-    """λ r(P) + τ g(Q); ``own`` None means Q = 0."""
+    """λ r(P) + τ g(Q)."""
 
     shared: Penalty  # r
     shared_level: float  # λ
-    own: Penalty | None = None  # g
-    own_level: float = 0.0  # τ
+    own: Penalty  # g
+    own_level: float  # τ
 
     def __post_init__(self) -> None:
-        if not (self.own is None or self.own.separable):
+        if not self.own.separable:
             raise InvalidInput(
                 f"the penalty of Q must see each column by itself, got {type(self.own).__name__}"
             )
@@ -80,22 +80,21 @@ class Formulation:
             raise InvalidInput(f"levels must be ≥ 0, got {self.shared_level}, {self.own_level}")
 
     def own_prox(self, q: FloatArray, step: float) -> FloatArray:
-        """(D,): prox of step·τ·g, at one node; zero if Q = 0."""
-        if self.own is None:
-            return np.zeros_like(q)
+        """(D,): prox of step·τ·g, at one node."""
         return self.own.prox(q[:, None], step * self.own_level)[:, 0]
 
     def own_moved(self, q: FloatArray, slope: FloatArray, step: float) -> FloatArray:
         """(D,): Eq. (6), where the loss has this slope; a proximal step where g has no gradient."""
-        if self.own is not None and self.own.is_ridge:
+        if self.own.is_ridge:
             return q - step * (slope + 2 * self.own_level * q)
         return self.own_prox(q - step * slope, step)
 
     def objective(self, tasks: Sequence[MeanLoss], P: FloatArray, Q: FloatArray) -> float:
         """Eq. (2) at P and Q, (D, T)."""
         losses = sum(task.value(w) for task, w in zip(tasks, (P + Q).T, strict=True))
-        own = 0.0 if self.own is None else self.own_level * self.own.value(Q)
-        return losses + self.shared_level * self.shared.value(P) + own
+        return (
+            losses + self.shared_level * self.shared.value(P) + self.own_level * self.own.value(Q)
+        )
 
 
 # --- one node's loss -----------------------------------------------------------------------------
@@ -148,15 +147,14 @@ class OwnPart:
     formulation: Formulation
 
     def __post_init__(self) -> None:
-        if self.formulation.own is not None and self.formulation.own_level == 0:
+        if self.formulation.own_level == 0:
             raise InvalidInput("an exact q needs own_level > 0: else it has no unique minimiser")
 
     def best(self, p: FloatArray, start: FloatArray) -> FloatArray:
         """(D,); ``start`` is where an iterative solver begins."""
-        own = self.formulation.own
-        if own is not None and own.is_ridge and self.task.loss.quadratic:
+        if self.formulation.own.is_ridge and self.task.loss.quadratic:
             return np.asarray(cho_solve(self._factor, -self.task.gradient(p), check_finite=False))
-        if own is None or self.task.curvature == 0:
+        if self.task.curvature == 0:
             return np.zeros_like(p)
         size = float(np.linalg.norm(self.task.gradient(p)))
         return accelerated(
