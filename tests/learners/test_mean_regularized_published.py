@@ -94,6 +94,15 @@ def test_it_is_algorithm_1(cohort: Any, loss: Any, calibration: Any) -> None:
     assert cohort is None or any(list(cohorts[0]) != list(S) for S in cohorts)
 
 
+def test_a_cohort_makes_the_broadcast_longer_than_the_mean_of_the_models() -> None:
+    """Line 8 divides by |S_t| = q where objective (2) has m: w̃ is m/q times the mean."""
+    data, q = drawn(), 4
+    given = INPUTS | {"clip_norm": 100.0, "cohort": q}
+    model = MeanRegularized(budget=Budget(1e9), **given).fit(data.X, data.y, task=data.task)
+    last = model.shared_["centres"].value[-1, 0, :-1]
+    np.testing.assert_allclose(last, M / q * model.coef_.mean(axis=1), rtol=0, atol=1e-5)
+
+
 def test_with_everybody_theorem_1_holds_and_the_ledger_says_how_far() -> None:
     data = drawn()
     model = MeanRegularized(budget=Budget(2.0), **(INPUTS | {"noise": "secure"}))
