@@ -39,6 +39,7 @@ from tacit.linear.model_averaging import ballots
 from tacit.linear.problems import Problems
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.mechanisms import VoteSum, svec
+from tacit.privacy.mechanisms.grid import each_svec, smat
 
 
 def score(model: Any, data: Generated) -> float:
@@ -246,7 +247,8 @@ def test_scores_are_derivatives_of_the_marginal_likelihood(small: Problems) -> N
     """b̃/s is the slope in F⁻¹ mean, and Ã/s² minus the curvature (ω = 1)."""
     noise, step = 50.0, 1e-2  # so much noise that Student's weights are one
     tasks = Likelihoods.squared(small, Squared())
-    information, slopes = View.of(tasks, MEAN, F).scores(noise)
+    triangles, slopes = View.of(tasks, MEAN, F).scores(noise)
+    information = np.stack([smat(each) for each in triangles])
 
     def value(u: FloatArray) -> FloatArray:
         found = View.of(tasks, MEAN + F @ u, F).log_likelihood(np.ones(1), np.array([noise]))
@@ -319,7 +321,7 @@ def test_information_is_sent_within_half_the_root_of_its_width() -> None:
     for values in (np.zeros(4), np.ones(4), np.array([1.0, 0, 1, 0]), rng.uniform(size=4)):
         Q = np.linalg.qr(rng.normal(size=(4, 4)))[0]
         matrix = (Q * values) @ Q.T
-        row = centred_triangles(matrix[None])[0]
+        row = centred_triangles(each_svec(matrix[None]))[0]
         np.testing.assert_allclose(row, svec(matrix - np.eye(4) / 2))
         assert np.linalg.norm(row) <= 1.0 * (1 + 1e-12)
 

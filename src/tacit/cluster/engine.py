@@ -11,21 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import add
 from typing import Any
-
-import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.cluster.workers import Workers
 from tacit.engine import Coordinator, Facts, Message, Outcome, Participant, Progress, Step
 from tacit.engine.other_mechanisms import OtherMechanisms
-from tacit.engine.rounds import require_isolation, run_rounds
+from tacit.engine.rounds import run_rounds
+from tacit.engine.slices import Said, said, shares_of, whole
 from tacit.estimator import Home, MultiTaskEstimator
 from tacit.estimator.contract import facts_of
 from tacit.linear.losses import loss_named
-from tacit.privacy.mechanisms.in_parts import InParts, Part
+from tacit.privacy.mechanisms.in_parts import InParts
 from tacit.privacy.planning import Door
 from tacit.tasks import Schema, TaskSet
 
@@ -48,14 +45,6 @@ class Learning:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a partition's tasks said in a step."""
-
-    part: Part
-    kept: Any  # for their next step
-
-
-@dataclass(frozen=True)
 class Asked:
     """A step, as every partition is told of it."""
 
@@ -63,23 +52,12 @@ class Asked:
     facts: Facts
     step: Step
     shared: Message
-    checks: bool  # whether isolation is to be seen
 
 
-def said(tasks: TaskSet, asked: Asked, shares: FloatArray | None, before: Said | None) -> Said:
+def said_there(home: Home, asked: Asked, shares: FloatArray | None, before: Said | None) -> Said:
     """The sum of what the tasks of a partition contribute."""
-    participant = asked.learning.model._participant(asked.learning.home(tasks), asked.facts)
-    kept = None if before is None else before.kept
-    rows, now = participant.contribute(asked.step, asked.shared, kept)
-    if asked.checks and len(rows):
-        require_isolation(participant, asked.step, asked.shared, kept, rows)
-    assert isinstance(asked.step.mechanism, InParts)
-    return Said(asked.step.mechanism.part(rows, shares), now)
-
-
-def whole(found: Sequence[Said]) -> Part:
-    """Of all partitions together."""
-    return reduce(add, (each.part for each in found))
+    participant = asked.learning.model._participant(home, asked.facts)
+    return said(participant, asked.step, asked.shared, shares, before)
 
 
 @dataclass(frozen=True)
@@ -94,9 +72,9 @@ class AllPartitions:
 
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[Any, Any]:
         """A ``Part``, the sum over all tasks; what they keep stays with them."""
-        asked = Asked(self.learning, self.facts, step, shared, checks=state is None)
+        asked = Asked(self.learning, self.facts, step, shared)
         before = state or [None] * len(self.held)
-        found = self.workers.each(said, self.held, asked, self.shares, before)
+        found = self.workers.each(said_there, self.held, asked, self.shares, before)
         return self.workers.reduced(whole, found), found
 
     def select(self, units: Sequence[int]) -> Participant:
@@ -125,13 +103,8 @@ class OverPartitions:
         """Runs all steps; what is shared after the last."""
         # Workers need to know how many tasks there are, and a million labels are long.
         facts = replace(facts_of(self.home, door), labels=range(len(door.labels)))
-        shares = self._shares(door)
+        shares = shares_of(door, self.sizes)
         there = AllPartitions(self.workers, self.held, self.learning, facts, shares)
         sums = OtherMechanisms(coordinator, InParts)
         outcome = run_rounds(there, sums, door, isolated=False, progress=progress)
         return replace(outcome, state=None, elsewhere=True)
-
-    def _shares(self, door: Door) -> Sequence[FloatArray | None]:
-        if np.all(door.shares == 1):
-            return [None] * len(self.sizes)
-        return np.split(door.shares, np.cumsum(self.sizes)[:-1])

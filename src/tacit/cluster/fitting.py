@@ -24,7 +24,7 @@ from tacit.cluster.engine import Learning, OverPartitions
 from tacit.cluster.workers import InThisProcess, Read, Workers
 from tacit.engine import Message, Progress
 from tacit.errors import InvalidInput
-from tacit.estimator import MultiTaskEstimator
+from tacit.estimator import Home, MultiTaskEstimator
 from tacit.estimator.contract import PrivateLearner
 from tacit.estimator.home import require_moderate
 from tacit.files import make, replace_file
@@ -52,8 +52,9 @@ def fit_partitions(
     """Learns from the tasks in all files; their models become out/models/*.parquet.
 
     ``files``: paths, or a pattern such as ``data/*.parquet``. ``workers``: None for this process,
-    which reads one file at a time, or ``connected(address)`` of a cluster, whose workers see the
-    same paths. The result is the same bits either way.
+    which has a file a core in memory and the numbers of all on the disk of ``out`` meanwhile, or
+    ``connected(address)`` of a cluster, whose workers see the same paths. The result is the same
+    bits either way.
     """
     found = partitions(files)
     names = read_table(found[0]).columns
@@ -116,17 +117,19 @@ class Partitions:
         _require_parted(model, self.schema)
         learning, nobody = Learning.of(model, self.schema), self.without_rows()
         sizes = [len(part) for part in self.labels]
-        home = learning.home(nobody)
-        model._engine = OverPartitions(self.workers, self.held, sizes, learning, home)
-        try:
-            model.fit_tasks(nobody, self.schema, progress=progress)
-        finally:
-            model._engine = None
-        make(out / MODELS, 0o700)
-        made = Made(learning, model.shared_, self.task)
-        places = [out / MODELS / f"{file.stem}.parquet" for file in self.files]
-        written = self.workers.each(write_models, self.held, made, places)
-        self.workers.reduced(list, written)
+        with self.workers.kept(home_of, self.held, learning, out) as homes:
+            model._engine = OverPartitions(
+                self.workers, homes, sizes, learning, learning.home(nobody)
+            )
+            try:
+                model.fit_tasks(nobody, self.schema, progress=progress)
+            finally:
+                model._engine = None
+            make(out / MODELS, 0o700)
+            made = Made(learning, model.shared_, self.task)
+            places = [out / MODELS / f"{file.stem}.parquet" for file in self.files]
+            written = self.workers.each(write_models, homes, made, places)
+            self.workers.reduced(list, written)
         return model
 
 
@@ -134,6 +137,13 @@ def labels_of(tasks: TaskSet, _: None) -> tuple[Hashable, ...]:
     """The labels of a partition that can be learned from."""
     require_moderate(tasks)
     return tasks.labels
+
+
+def home_of(tasks: TaskSet, learning: Learning) -> Home:
+    """The tasks as the learner sees them, and what each step would ask again: who speaks."""
+    home = learning.home(tasks)
+    home.speaks  # noqa: B018  # it stays with them
+    return home
 
 
 def require_whole(labels: Mapping[Path, Sequence[Hashable]]) -> None:
@@ -154,8 +164,7 @@ def _require_parted(model: MultiTaskEstimator, schema: Schema) -> None:
     name = type(model).__name__
     if not isinstance(model, PrivateLearner) or model.budget is None:
         raise InvalidInput(f"{name} in partitions needs a budget: its twin needs all rows at once")
-    printed = model.get_params(deep=False).get("as_published", False)
-    if model._engines != "rounds" or printed:
+    if not model._adds_up:
         raise InvalidInput(f"{name} with these parameters runs in one process only")
     if loss_named(model.loss).targets_are_classes and schema.classes is None:
         raise InvalidInput("declare the classes as ranges={'target': [...]}: no file shows all")
@@ -181,17 +190,17 @@ class Made:
     task: str  # the column that names it
 
 
-def write_models(tasks: TaskSet, made: Made, place: Path) -> Path:
+def write_models(home: Home, made: Made, place: Path) -> Path:
     """A row a task: its name, its coefficients in the units of the table, and its intercept. For
     the trusted side's eyes, as any folder of everybody's models."""
     import polars
 
     with isolated():
-        models = made.learning.model._at_home(made.learning.home(tasks), made.shared)
+        models = made.learning.model._at_home(home, made.shared)
     schema = made.learning.schema
     coef, intercept = schema.unscale(models[:, :-1].T, models[:, -1])
     columns = dict(zip(schema.feature_names_out, coef, strict=True))
-    named = {made.task: tasks.labels} | columns | {INTERCEPT: np.atleast_1d(intercept)}
+    named = {made.task: home.labels} | columns | {INTERCEPT: np.atleast_1d(intercept)}
     content = io.BytesIO()
     polars.DataFrame(named).write_parquet(content)
     replace_file(place, content.getvalue(), private=True)

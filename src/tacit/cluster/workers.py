@@ -1,21 +1,21 @@
 """Where the partitions are worked on: a few at a time in this process, or on a Dask cluster.
 
-Both do the same three things, and give the same bits. A value may be a promise of one (Dask's
+Both do the same things, and give the same bits. A value may be a promise of one (Dask's
 futures): it is handed on, and only ``reduced`` waits for it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from tacit.cluster.scratch import Scratch
 from tacit.errors import InvalidInput
+from tacit.linear.threads import on_all_cores
 
 Read = Callable[[Path], Any]
 
@@ -25,6 +25,12 @@ class Workers(Protocol):
 
     def held(self, read: Read, files: Sequence[Path]) -> list[Any]:
         """What is in each file, ready for ``each``."""
+
+    def kept(
+        self, work: Callable[..., Any], held: Sequence[Any], told: Any, place: Path
+    ) -> AbstractContextManager[list[Any]]:
+        """work(partition, told) of every partition, held instead of it; where memory is short, in
+        a file at this place."""
 
     def each(
         self, work: Callable[..., Any], held: Sequence[Any], told: Any, *more: Sequence[Any]
@@ -37,13 +43,19 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class InThisProcess:
-    """A partition a core, each read again for every step: no more of them are in memory."""
-
-    cores: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """A partition a core, each taken from the disk for every step: no more are in memory."""
 
     def held(self, read: Read, files: Sequence[Path]) -> list[Any]:
         """How to read it."""
         return [partial(read, file) for file in files]
+
+    @contextmanager
+    def kept(
+        self, work: Callable[..., Any], held: Sequence[Any], told: Any, place: Path
+    ) -> Iterator[list[Any]]:
+        """How to take it from the disk again."""
+        with Scratch.within(place) as scratch:
+            yield list(on_all_cores(lambda read: scratch.put(work(read(), told)), held))
 
     def each(
         self, work: Callable[..., Any], held: Sequence[Any], told: Any, *more: Sequence[Any]
@@ -53,8 +65,7 @@ class InThisProcess:
         def done(read: Callable[[], Any], *rest: Any) -> Any:
             return work(read(), told, *rest)
 
-        with ThreadPoolExecutor(self.cores) as pool:
-            return list(pool.map(done, held, *more))
+        return list(on_all_cores(done, held, *more))
 
     def reduced(self, work: Callable[[list[Any]], Any], found: Sequence[Any]) -> Any:
         """At once."""
@@ -71,6 +82,13 @@ class OnCluster:
     def held(self, read: Read, files: Sequence[Path]) -> list[Any]:
         """Each by some worker."""
         return [self._asked(read, file) for file in files]
+
+    @contextmanager
+    def kept(
+        self, work: Callable[..., Any], held: Sequence[Any], told: Any, place: Path
+    ) -> Iterator[list[Any]]:
+        """In the memory of whoever has the partition."""
+        yield self.each(work, held, told)
 
     def each(
         self, work: Callable[..., Any], held: Sequence[Any], told: Any, *more: Sequence[Any]

@@ -24,6 +24,7 @@ from sklearn.utils.validation import column_or_1d
 
 from tacit.arrays import FloatArray
 from tacit.engine import Coordinator, Facts, Message, Outcome, Participant, Progress, run_rounds
+from tacit.engine.slices import run_in_slices
 from tacit.errors import InvalidInput
 from tacit.estimator.home import Home, require_moderate
 from tacit.estimator.outputs import (
@@ -64,6 +65,11 @@ class MultiTaskEstimator(Predicting):
     def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
         """Which engines can run its halves; None: with these parameters none but its own."""
         return "rounds"
+
+    @property
+    def _adds_up(self) -> bool:
+        """Whether tasks may contribute apart from each other, and their parts be added up."""
+        return self._engines == "rounds" and not getattr(self, "as_published", False)
 
     @property
     def _places_matter(self) -> bool:
@@ -177,7 +183,7 @@ class MultiTaskEstimator(Predicting):
             halves = with_bounds(home, facts, participant, coordinator)
         else:
             halves = participant(home, facts), coordinator(facts)
-        engine = self._engine or run_rounds
+        engine = self._engine or (run_in_slices if self._adds_up else run_rounds)
         return engine(*halves, door, progress=progress)
 
     def _declare(self, X: Any, y: Any, task: Any) -> tuple[Schema, TaskSet]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from tacit.arrays import BoolArray
+from tacit.arrays import BoolArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
@@ -55,9 +56,19 @@ class Home:
         from the task's label alone, so that it is the same wherever the others are."""
         if share >= 1:
             return np.ones(self.problems.n_tasks, dtype=bool)
+        return np.asarray(self._lots < share * 2.0**64)
+
+    @cached_property
+    def _lots(self) -> IntArray:
+        """(m,), below 2^64."""
         texts = (canonical_label(label).encode() for label in self.labels)
         lots = b"".join(hashlib.sha256(text).digest()[:8] for text in texts)
-        return np.asarray(np.frombuffer(lots, "<u8") < share * 2.0**64)
+        return np.frombuffer(lots, "<u8")
+
+    @cached_property
+    def speaks(self) -> BoolArray:
+        """(m,): has the task anything to say?"""
+        return self.problems.speak(self.loss)
 
 
 def require_moderate(tasks: TaskSet) -> None:

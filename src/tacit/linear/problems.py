@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.linear.losses import Loss
-from tacit.linear.threads import isolated
+from tacit.linear.threads import on_all_cores
 
 BLOCK_VALUES = 1 << 19
 """Most numbers in one padded block (4 MiB of float64)."""
@@ -30,9 +29,10 @@ CHUNK = 4096
 CHUNK_ROWS = 1 << 17
 """Tasks, and rows, whose whole paths are held at once where only one model of each is wanted."""
 
-CHUNK_VALUES = 1 << 20
-"""Numbers in the tasks' matrices (d, d) where each chunk is one core's: 8 MiB stay in a cache, and
-an operation on them takes longer than threads take to hand Python over to each other."""
+CHUNK_VALUES = 1 << 19
+"""Numbers in the tasks' matrices (d, d) where each chunk is one core's: 4 MiB. What is larger is
+given back to the system and asked for again, page by page, in every operation; what is much smaller
+waits for Python."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,15 @@ class Problems:
         return np.repeat(np.arange(self.n_tasks), self.sizes)
 
     def select(self, tasks: Sequence[int] | IntArray) -> Problems:
-        """These tasks only, in this order.
+        """These tasks only, in this order; of a range of them no row is copied.
 
         >>> Problems(np.ones((3, 1)), np.arange(3.0), np.array([0, 1, 3])).select([1, 0]).y
         array([1., 2., 0.])
         """
+        if isinstance(tasks, range) and tasks.step == 1 and 0 <= tasks.start <= tasks.stop:
+            offsets = self.offsets[tasks.start : tasks.stop + 1]
+            between = slice(offsets[0], offsets[-1])
+            return Problems(self.X[between], self.y[between], offsets - offsets[0])
         chosen = np.asarray(tasks, dtype=np.int64)
         sizes = self.sizes[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -88,9 +92,7 @@ class Problems:
         while start < self.n_tasks:
             within = np.searchsorted(self.offsets, self.offsets[start] + most_rows, side="right")
             stop = min(self.n_tasks, start + most, max(start + 1, int(within) - 1))
-            offsets = self.offsets[start : stop + 1]
-            rows = slice(offsets[0], offsets[-1])
-            yield Problems(self.X[rows], self.y[rows], offsets - offsets[0])
+            yield self.select(range(start, stop))
             start = stop
 
     def sum_rows(self, values: FloatArray) -> FloatArray:
@@ -181,17 +183,12 @@ def each_block(problems: Problems, work: Callable[[Block], None]) -> None:
     found = list(blocks(problems))[::-1]  # the longest first
     cores = 1 if problems.X.size <= CHUNK_VALUES else os.cpu_count() or 1
 
-    @isolated()  # in every worker: its floating-point warnings are its own
     def share(number: int) -> None:
         for block in found[number::cores]:
             work(block)
 
-    if cores == 1 or len(found) == 1:
-        share(0)
-        return
-    with isolated(), ThreadPoolExecutor(cores) as pool:
-        for _ in pool.map(share, range(cores)):
-            pass
+    for _ in on_all_cores(share, range(cores)):
+        pass
 
 
 def of_each_chunk(
@@ -203,15 +200,14 @@ def of_each_chunk(
     chunks = list(problems.chunks(most))
     cuts = np.cumsum([chunk.n_tasks for chunk in chunks[:-1]])
     parts = [np.split(known, cuts) for known in more]
+    made = on_all_cores(work, chunks, *parts)
+    first: FloatArray = next(made)
     if len(chunks) == 1:
-        return isolated()(work)(*chunks, *more)
-    with isolated(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        made = pool.map(isolated()(work), chunks, *parts)
-        first = next(made)
-        whole = np.empty((problems.n_tasks, *first.shape[1:]))
-        for place, found in zip((0, *cuts), chain([first], made), strict=True):
-            whole[place : place + len(found)] = found  # and it is forgotten, before the next
-        return whole
+        return first
+    whole = np.empty((problems.n_tasks, *first.shape[1:]))
+    for place, found in zip((0, *cuts), chain([first], made), strict=True):
+        whole[place : place + len(found)] = found  # and it is forgotten, before the next
+    return whole
 
 
 # --- stacks of matrices --------------------------------------------------------------------------

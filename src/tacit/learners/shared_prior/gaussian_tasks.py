@@ -19,10 +19,10 @@ from scipy.special import softmax
 from tacit.arrays import FloatArray
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
-from tacit.linear.problems import Problems, each_matrix, spectra
+from tacit.linear.problems import Block, Problems, each_block, each_matrix, spectra
 from tacit.linear.row_algebra import each_times, positive_or_one, row_sums, times_each
-from tacit.linear.smooth import quadratic
 from tacit.linear.tridiagonal import Tridiagonal
+from tacit.privacy.mechanisms.grid import each_svec, svec
 
 LEAST_CURVATURE = 1e-4  # of a logistic row far out, so that its working response is finite
 LEAST_RESIDUAL = 1e-10  # in squared scaled units: what is below is rounding
@@ -45,7 +45,7 @@ class Likelihoods:
     @classmethod
     def squared(cls, problems: Problems, loss: Loss) -> Likelihoods:
         """G = XᵀX, g = Xᵀy."""
-        return cls._weighted(problems, loss, np.ones(len(problems.y)))
+        return cls._weighted(problems, loss, None)
 
     @classmethod
     def logistic(cls, problems: Problems, loss: Loss, at: FloatArray) -> Likelihoods:
@@ -53,23 +53,31 @@ class Likelihoods:
         eta = row_sums(problems.X * at[problems.task])
         curvature = np.maximum(loss.curvature(eta, problems.y), LEAST_CURVATURE)
         working = eta - loss.slope(eta, problems.y) / curvature
-        return cls._weighted(Problems(problems.X, working, problems.offsets), loss, curvature)
+        return cls._weighted(
+            Problems(problems.X, working, problems.offsets), loss, np.sqrt(curvature)
+        )
 
     @classmethod
-    def _weighted(cls, problems: Problems, loss: Loss, weights: FloatArray) -> Likelihoods:
-        found = quadratic(problems, weights)
-        yy = problems.sum_rows(weights * problems.y**2)
-        return cls(problems.sizes.astype(float), found.G, found.b, yy, loss)
+    def _weighted(cls, problems: Problems, loss: Loss, roots: FloatArray | None) -> Likelihoods:
+        """Of rows times the square roots of their weights."""
+        m, width = problems.n_tasks, problems.X.shape[1]
+        G, g, yy = np.empty((m, width, width)), np.empty((m, width)), np.empty(m)
+
+        def work(block: Block) -> None:
+            X, y = block.padded(problems.X), block.padded(problems.y)
+            if roots is not None:
+                by = block.padded(roots)
+                X, y = X * by[:, :, None], y * by
+            G[block.tasks] = X.transpose(0, 2, 1) @ X  # numpy sees that it is symmetric
+            g[block.tasks], yy[block.tasks] = times_each(y, X), row_sums(y * y)
+
+        each_block(problems, work)
+        return cls(problems.sizes.astype(float), G, g, yy, loss)
 
     @property
     def noise_is_known(self) -> bool:
         """Whether s is one: a logistic likelihood has no scale of its own."""
         return self.loss.targets_are_classes
-
-    def residual(self, mean: FloatArray) -> FloatArray:
-        """(m,): yy − 2gᵀw + wᵀGw at one model."""
-        means = np.broadcast_to(mean, self.g.shape)
-        return np.maximum(self.yy + row_sums(means * (each_times(self.G, means) - 2 * self.g)), 0.0)
 
 
 def likelihoods(
@@ -95,10 +103,11 @@ class View:
 
     @classmethod
     def of(cls, tasks: Likelihoods, mean: FloatArray, F: FloatArray) -> View:
-        """Two products a task."""
-        pull = tasks.g - each_times(tasks.G, np.broadcast_to(mean, tasks.g.shape))
-        B = (tasks.G @ F).transpose(0, 2, 1) @ F  # as FᵀG is (GF)ᵀ
-        return cls(tasks, mean, F, B, times_each(pull, F), tasks.residual(mean))
+        """Two products a task; the residual is yy − 2gᵀw + wᵀGw at the mean."""
+        there = each_times(tasks.G, np.broadcast_to(mean, tasks.g.shape))
+        residual = np.maximum(tasks.yy + row_sums(mean * (there - 2 * tasks.g)), 0.0)
+        B = np.ascontiguousarray(F.T) @ (tasks.G @ F)
+        return cls(tasks, mean, F, B, times_each(tasks.g - there, F), residual)
 
     @cached_property
     def form(self) -> Tridiagonal:
@@ -160,7 +169,7 @@ class View:
         return row_sums(shrunk * self.pull), row_sums(shrunk * each_times(self.B, directions))
 
     def scores(self, noise: float) -> tuple[FloatArray, FloatArray]:
-        """Ã_k = ω B(I + B)⁻¹ (m, r, r), 0 ⪯ Ã_k ⪯ I, and b̃_k = ω(I + B)⁻¹b/s (m, r), b the pull.
+        """svec(Ã_k), Ã_k = ω B(I + B)⁻¹, 0 ⪯ Ã_k ⪯ I, and b̃_k = ω(I + B)⁻¹b/s (m, r), b the pull.
 
         ω ≤ 1 is a Student's weight: a task noisier than others says less.
         """
@@ -171,7 +180,7 @@ class View:
         weight = np.ones(len(left))
         if not self.tasks.noise_is_known:
             weight = np.minimum(1.0, noise**2 * (2 + self.tasks.rows) / (2 * noise**2 + left))
-        information = weight[:, None, None] * (identity - inverse)
+        information = weight[:, None] * (svec(identity) - each_svec(inverse))
         return information, score * (weight / noise)[:, None]
 
 

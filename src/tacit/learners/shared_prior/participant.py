@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
-from tacit.arrays import BoolArray, FloatArray
+from tacit.arrays import FloatArray
 from tacit.engine import Message, Step
 from tacit.estimator import Home
 from tacit.estimator.open_scale import in_shared_units, scale_votes
@@ -31,6 +31,7 @@ from tacit.linear.model_averaging import ballots
 from tacit.linear.problems import Problems, of_each_chunk
 from tacit.linear.row_algebra import directed, or_zero, row_sums, times_each
 from tacit.linear.threads import isolated
+from tacit.privacy.mechanisms.grid import svec, triangle_side
 
 VOTES = ("variances", "adjustment", "priors")
 FOLLOWED_BY = {"directions": "length", "information": "scores"}
@@ -49,18 +50,13 @@ class Tasks:
         """These tasks only, in this order."""
         return replace(self, home=self.home.select(units))
 
-    @cached_property
-    def _speaks(self) -> BoolArray:
-        """(m,): has the task anything to say?"""
-        return self.home.problems.speak(self.home.loss)
-
     @isolated()
     def contribute(
         self, step: Step, shared: Message, state: Kept | None
     ) -> tuple[FloatArray, Kept | None]:
         """One row per task; the mechanism clips it whatever it is."""
         if step.name == "scale":
-            return or_zero(scale_votes(self.home), self._speaks), None
+            return or_zero(scale_votes(self.home), self.home.speaks), None
         values = values_of(shared)
         scaled = in_shared_units(self.home, float(values["target_scale"]), values["feature_scale"])
         kind, _, number = step.name.partition(" ")
@@ -69,11 +65,11 @@ class Tasks:
         known = () if state is None or state[0] != step.name else (state[1],)
         found = of_each_chunk(scaled, partial(self._said, kind, values), *known)
         if kind not in FOLLOWED_BY:
-            return or_zero(found, self._speaks), None
+            return or_zero(found, self.home.speaks), None
         width = scaled.X.shape[1]
         sent = width + 1 if kind == "directions" else width * (width + 1) // 2
-        rows, more = (np.ascontiguousarray(part) for part in np.hsplit(found, [sent]))
-        return or_zero(rows, self._speaks), (f"{FOLLOWED_BY[kind]} {number}", more)
+        rows, more = np.hsplit(found, [sent])
+        return or_zero(rows, self.home.speaks), (f"{FOLLOWED_BY[kind]} {number}", more.copy())
 
     def _voted(self, step: Step, values: Values, problems: Problems) -> FloatArray:
         """The ballots of those whom a public sample asks; the others' are empty."""
@@ -83,7 +79,7 @@ class Tasks:
         found = of_each_chunk(some, partial(ballots_on, step, values, self.home.loss))
         rows = np.zeros((problems.n_tasks, found.shape[1]))
         rows[chosen] = found
-        return or_zero(rows, self._speaks & asked)
+        return or_zero(rows, self.home.speaks & asked)
 
     def _said(
         self, kind: str, values: Values, problems: Problems, known: FloatArray | None = None
@@ -146,6 +142,11 @@ def joined(rows: FloatArray, tilt: float) -> FloatArray:
     return np.asarray(whole / math.sqrt(1 + tilt**2))
 
 
+def centred_triangles(triangles: FloatArray) -> FloatArray:
+    """svec(Ã − I/2) of svec(Ã), (m, D(D+1)/2): of norm √D/2 at most, as 0 ⪯ Ã ⪯ I."""
+    return triangles - svec(np.eye(triangle_side(triangles.shape[1]))) / 2
+
+
 def directions(view: View, told: Lessons, tilt: float) -> FloatArray:
     """Each task's own deviation from the shared mean, at norm one, in the outer coordinates; and
     its own scale."""
@@ -160,10 +161,3 @@ def lengths(view: View, told: Lessons, known: FloatArray | None) -> FloatArray:
     scales = view.own(told.noise)[1] if known is None else known[:, 0]
     slope, curvature = view.along(told.direction, scales)
     return directed(np.stack([slope, told.stride * curvature], axis=1))
-
-
-def centred_triangles(matrices: FloatArray) -> FloatArray:
-    """(m, D(D+1)/2): svec(Ã − I/2), of norm √D/2 at most, as 0 ⪯ Ã ⪯ I."""
-    d = matrices.shape[1]
-    i, j = np.triu_indices(d)
-    return np.asarray((matrices - np.eye(d) / 2)[:, i, j] * np.where(i == j, 1.0, math.sqrt(2)))

@@ -37,6 +37,17 @@ def svec(matrix: ArrayLike) -> FloatArray:
     return np.asarray(A[i, j] * weights)
 
 
+def each_svec(matrices: FloatArray) -> FloatArray:
+    """(m, d(d+1)/2): svec of each of (m, d, d).
+
+    >>> each_svec(np.array([[[1.0, 0.0], [0.0, 3.0]]]))
+    array([[1., 0., 3.]])
+    """
+    i, j, weights = _triangle(matrices.shape[1])
+    flat = matrices.reshape(len(matrices), -1)
+    return np.asarray(flat.take(i * matrices.shape[1] + j, axis=1) * weights)
+
+
 def smat(vector: ArrayLike) -> FloatArray:
     """The inverse of svec.
 

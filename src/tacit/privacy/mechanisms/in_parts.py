@@ -39,6 +39,20 @@ class Part:
         return self.shape[0]
 
 
+def why_whole(mechanism: object) -> str:
+    """Why what it releases cannot be made in parts; "" where it can.
+
+    >>> from tacit.privacy.mechanisms import GaussianSum, GramGaussian
+    >>> why_whole(GaussianSum(1.0, 3.0)), why_whole(GramGaussian(1.0, 3.0, units=9))
+    ('', 'is no sum over tasks, which could be made in parts')
+    """
+    if not (isinstance(mechanism, NoisyStatistic) and mechanism.statistic.adds):
+        return "is no sum over tasks, which could be made in parts"
+    if mechanism.noise.norm == "nuclear":
+        return "is for the nuclear norm, in which the grid of parts may add to the sensitivity"
+    return ""
+
+
 @dataclass(frozen=True)
 class InParts:
     """A mechanism whose rows come as the sum of their parts; on the record it is that mechanism."""
@@ -46,15 +60,10 @@ class InParts:
     of: NoisyStatistic[Any]
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.of, NoisyStatistic) and self.of.statistic.adds):
+        if reason := why_whole(self.of):
             raise InvalidInput(
-                f"{type(self.of).__name__} is no sum over tasks, which could be made in parts: "
-                "use another learner, or fit in one process"
-            )
-        if self.of.noise.norm == "nuclear":
-            raise InvalidInput(
-                f"{type(self.of).__name__} is for the nuclear norm, in which the grid of parts may "
-                "add to the sensitivity: use Gaussian noise, or fit in one process"
+                f"{type(self.of).__name__} {reason}: use another learner, or Gaussian noise, or "
+                "fit in one process"
             )
 
     def part(self, rows: Any, shares: Shares) -> Part:

@@ -15,7 +15,15 @@ from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.clipping import as_rows, clip_rows, shared_clips
-from tacit.privacy.mechanisms.grid import grid, grid_cut, grid_sum, smat, svec, svec_grid_sum
+from tacit.privacy.mechanisms.grid import (
+    grid,
+    grid_cut,
+    grid_steps,
+    grid_sum,
+    smat,
+    svec,
+    svec_grid_sum,
+)
 from tacit.privacy.mechanisms.noises import Noise, Norm, Shape
 from tacit.privacy.mechanisms.sensitivities import (
     covariance_sensitivity,
@@ -24,6 +32,8 @@ from tacit.privacy.mechanisms.sensitivities import (
     sum_sensitivity,
     vote_sensitivity,
 )
+
+_TOGETHER = 2**17  # numbers of rows that are clipped and cut at a time: they stay in a cache
 
 # --- sums of vectors -----------------------------------------------------------------------------
 
@@ -69,8 +79,15 @@ class Sum:
         return self.shaped(self.terms(rows, clips).sum(axis=0), rows.shape)
 
     def counts(self, rows: FloatArray, clips: FloatArray, scale: float) -> IntArray:
-        """The statistic in coordinates, exactly, in steps of the grid of noise of this scale."""
-        return grid_sum(self.terms(rows, clips), scale, self.bound)
+        """The statistic in coordinates, exactly, in steps of the grid of noise of this scale; some
+        rows at a time, as whole numbers add exactly in any order."""
+        size = math.prod(rows.shape[1:])
+        grid_steps(scale, self.bound, len(rows))  # all together fit
+        total = np.zeros(size, dtype=np.int64)
+        step = max(1, _TOGETHER // max(1, size))
+        for some in (slice(i, i + step) for i in range(0, len(rows), step)):
+            total += grid_sum(self.terms(rows[some], clips[some]), scale, self.bound)
+        return total
 
     def coordinates(self, shape: Shape) -> Shape:
         """The shape of the noise, for contributions of this shape."""
