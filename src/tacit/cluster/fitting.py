@@ -152,7 +152,7 @@ def require_whole(labels: Mapping[Path, Sequence[Hashable]]) -> None:
     for file, part in labels.items():
         for label in part:
             before = seen.setdefault(canonical_label(label), file)
-            if before != file:
+            if before is not file:
                 raise InvalidInput(
                     f"task {label!r} has rows in {before.name} and in {file.name}; expected every "
                     "task whole in one file: write the data set anew, divided by task"

@@ -36,6 +36,8 @@ WRITTEN_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 """How tables write an integer of a column of floats: 1.0 is 1, and 1.10 or 01.0 is text."""
 CODE = re.compile(r"[-+]?0[0-9]")
 """How text begins that is no number, whatever digits follow: a leading zero means something."""
+LARGEST_ROW = 2**63
+"""Below it are the numbers that rows of a table have."""
 MOST_DIGITS = 400
 """Of a number in a label, before or after its point; float64 has at most 324."""
 
@@ -58,6 +60,8 @@ def canonical_label(label: object) -> str:
     >>> [canonical_label(label) for label in (1, 1.0, " 1", "007", True, ("north", 3))]
     ['1', '1', '1', '007', 'true', '["north","3"]']
     """
+    if type(label) is int and -LARGEST_ROW < label < LARGEST_ROW:
+        return str(label)  # as below, in a tenth of the time: a million tasks are often numbered
     return _canonical(label, DEEPEST)
 
 
