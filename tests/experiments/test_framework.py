@@ -307,3 +307,14 @@ def test_why_a_claim_does_not_hold_is_told_where_it_does_not() -> None:
     ):
         assert shown in told
         assert "Never needed" not in told
+
+
+def test_fewer_repetitions_than_are_declared_are_told() -> None:
+    known = every_figure()["S4-fig1"]
+    rows = [
+        MeasuredPoint("", curve, "squared error", 0, 1.0)
+        for curve in ("task-aware", "task-agnostic", "tacit")
+    ]
+    for times, quick, told in ((3, False, "3 of 5 rep"), (5, False, "5 rep"), (3, True, "3 rep")):
+        outcome = Reproduction.of(known.repeated(times), Measured(tuple(rows)), quick=quick)
+        assert f" {told}etitions;" in markdown([outcome])

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from tacit._version import __version__
-from tacit.experiments.catalogue import PAPERS
+from tacit.experiments.catalogue import PAPERS, every_figure
 from tacit.experiments.declared import Statement
 from tacit.experiments.reproduction import Reproduction, made
 from tacit.files import make, replace_file
@@ -73,9 +73,11 @@ def _how(outcomes: Sequence[Reproduction]) -> str:
 
 
 def _about(outcome: Reproduction) -> str:
-    """What was measured, how often, and what it took."""
-    count = outcome.repetitions
+    """What was measured, how often (and how often it is declared), and what it took."""
+    count, declared = outcome.repetitions, every_figure().get(outcome.figure.name)
     often = "One repetition" if count == 1 else f"{count} repetitions"
+    if declared and not outcome.quick and count < declared.repetitions:
+        often = f"{count} of {declared.repetitions} repetitions"
     seconds = math.ceil(outcome.measured.seconds)
     return f"{outcome.figure.shows} {often}; {seconds} s of one core."
 
