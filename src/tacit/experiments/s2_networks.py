@@ -45,6 +45,14 @@ class Clients(NamedTuple):
         return len(np.unique(self.train.task))
 
 
+class Grid(NamedTuple):
+    """What γ, T and λ are chosen from."""
+
+    clips: list[float]
+    rounds: list[int]
+    pulls: list[float]
+
+
 def accuracy_by_epsilon(
     seed: int,
     data: Name,
@@ -126,11 +134,20 @@ def _learned(
     grid: Grid,
     finetune: Finetuning | None = None,
 ) -> FederatedMTL:
+    """As published: γ, T and λ by accuracy on validation rows at each ε, which is uncounted."""
     if method == "single-task":
         return _alone(clients, seed)
     if method == "tacit":
         return _ours(clients, epsilon, seed)
-    return _best(clients, method, epsilon, seed, grid, finetune)
+    if method == "FedAvg":  # it has no λ
+        grid = grid._replace(pulls=[0.0])
+    if epsilon is None:  # nothing is clipped
+        grid = grid._replace(clips=grid.clips[:1])
+    tried = [
+        _published(clients, method, epsilon, clip, T, seed, pull=pull, finetune=finetune)
+        for clip, T, pull in product(*grid)
+    ]
+    return max(tried, key=lambda model: _accuracy(model, clients.validation))
 
 
 def _alone(clients: Clients, seed: int, watch: Rows | None = None) -> FederatedMTL:
@@ -146,34 +163,6 @@ def _ours(
     m = clients.number
     budget = None if epsilon is None else Budget(epsilon, 1 / m, neighbours="zero-out")
     return _fitted(clients, seed, watch, budget=budget)
-
-
-class Grid(NamedTuple):
-    """What γ, T and λ are chosen from."""
-
-    clips: list[float]
-    rounds: list[int]
-    pulls: list[float]
-
-
-def _best(
-    clients: Clients,
-    method: str,
-    epsilon: float | None,
-    seed: int,
-    grid: Grid,
-    finetune: Finetuning | None = None,
-) -> FederatedMTL:
-    """γ, T and λ by accuracy on validation rows at each ε, as in S2, which is uncounted."""
-    if method == "FedAvg":  # it has no λ
-        grid = grid._replace(pulls=[0.0])
-    if epsilon is None:  # nothing is clipped
-        grid = grid._replace(clips=grid.clips[:1])
-    tried = [
-        _published(clients, method, epsilon, clip, T, seed, pull=pull, finetune=finetune)
-        for clip, T, pull in product(*grid)
-    ]
-    return max(tried, key=lambda model: _accuracy(model, clients.validation))
 
 
 def _published(
