@@ -22,7 +22,7 @@ from tacit.certificate import (
     seal,
     write_folder,
 )
-from tacit.certificate.accounts import public_accounts, replayed
+from tacit.certificate.accounts import folded, public_accounts, replayed
 from tacit.certificate.documents import SEAL, file_digest, rendered, signed, signed_by
 from tacit.certificate.issuing import first_line
 from tacit.errors import InvalidInput, UntrustedMessage
@@ -39,6 +39,11 @@ from tacit.privacy.signing import Signer
 TASKS = ("north", "south", "7")
 MECHANISM = GaussianSum.for_mu(1.0, 0.1, "replace")
 SCHEMA = {"columns": [{"low": 0.0, "high": 1.0}], "feature_names": ["age"]}
+
+
+def accounts_of(ledger: Ledger, run: str) -> list[dict[str, Any]]:
+    entries = ledger.entries()
+    return public_accounts(entries, folded(entries), "default", TASKS, run)
 
 
 def spend(
@@ -209,7 +214,7 @@ def test_tasks_with_different_budgets_are_different_accounts() -> None:
     budgets = [Budget(1.0), Budget(1.0), None]
     ledger.open_run("only", TASKS, budgets, [event] * 4, shares=[1.0, 0.5, 0.0])
     ledger.release(MECHANISM, np.ones((3, 2)), key=Key("only", 0, "all"))
-    accounts = public_accounts(ledger.entries(), "default", TASKS, "only")
+    accounts = accounts_of(ledger, "only")
     epsilons = sorted(replayed(account)[0].epsilon for account in accounts)
     expected = sorted(ledger.statement([task], ["only"]).epsilon for task in TASKS)
     assert epsilons == pytest.approx(expected)
@@ -220,7 +225,7 @@ def test_under_a_lifetime_cap_the_rung_is_computed_again() -> None:
     ledger = Ledger.in_memory(cap=Budget(2.0))
     for run in ("a", "b"):
         spend(ledger, run)
-    (account,) = public_accounts(ledger.entries(), "default", TASKS, "b")
+    (account,) = accounts_of(ledger, "b")
     total, this = replayed(account)
     whole = ledger.statement(TASKS, ["b"])
     assert (total.epsilon, total.delta) == (whole.epsilon, whole.delta)
@@ -233,7 +238,9 @@ def test_pure_releases_are_composed_again() -> None:
     ledger.open_run("only", TASKS, Budget(1.0, 0.0), [Pure(0.1)] * 5)
     for number in range(5):
         ledger.release(mechanism, np.ones((3, 2)), key=Key("only", number, "all"))
-    (account,) = public_accounts(ledger.entries(), "default", TASKS, "only")
+    (account,) = public_accounts(
+        ledger.entries(), folded(ledger.entries()), "default", TASKS, "only"
+    )
     total, _ = replayed(account)
     assert total.epsilon == pytest.approx(0.5)
     assert total.delta == 0

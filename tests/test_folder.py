@@ -63,7 +63,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_names_it(
 
 def test_a_folder_comes_back(tmp_path: Path) -> None:
     arrays = {"models": np.arange(6.0).reshape(2, 3)}
-    folder.write(tmp_path / "m", {"learner": "X"}, arrays, {"guarantee": 1})
+    written = folder.write_model(tmp_path / "m", {"learner": "X"}, arrays)
+    folder.write_json(written / folder.CERTIFICATE, {"guarantee": 1})
     description, read, certificate = folder.read(tmp_path / "m")
     assert (description, certificate) == ({"learner": "X"}, {"guarantee": 1})
     np.testing.assert_array_equal(read["models"], arrays["models"])

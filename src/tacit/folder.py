@@ -38,15 +38,6 @@ Contents = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 """Of a folder: its description, arrays and certificate."""
 
 
-def write(
-    directory: str | Path, description: Mapping[str, Any], arrays: Arrays, certificate: Any
-) -> Path:
-    """Writes both files, each whole or not at all."""
-    folder = write_model(directory, description, arrays)
-    write_json(folder / CERTIFICATE, certificate)
-    return folder
-
-
 def write_model(
     directory: str | Path,
     description: Mapping[str, Any],

@@ -75,7 +75,8 @@ def test_a_folder_of_another_learner_or_of_an_earlier_form_is_refused(
     with pytest.raises(InvalidInput, match=r"load it with tacit\..*TaskAwareEncoder\.load"):
         type(made()).load(tmp_path / "other")
     known = {"learner": made()._learner, "budget": None}
-    folder.write(tmp_path / "old", known, {"matrix": np.eye(2)}, {"mechanism": None})
+    old = folder.write_model(tmp_path / "old", known, {"matrix": np.eye(2)})
+    folder.write_json(old / folder.CERTIFICATE, {"mechanism": None})
     with pytest.raises(InvalidInput, match="earlier version"):
         type(made()).load(tmp_path / "old")
 

@@ -159,6 +159,7 @@ def test_a_saved_encoder_comes_back_with_its_guarantee(tmp_path: Path) -> None:
 def test_a_folder_of_another_learner_is_refused(tmp_path: Path) -> None:
     from tacit import folder
 
-    folder.write(tmp_path, {"learner": "LowRank"}, {"w": np.zeros(1)}, {})
+    folder.write_model(tmp_path, {"learner": "LowRank"}, {"w": np.zeros(1)})
+    folder.write_json(tmp_path / folder.CERTIFICATE, {})
     with pytest.raises(InvalidInput, match="holds a LowRank"):
         TaskAwareEncoder.load(tmp_path)

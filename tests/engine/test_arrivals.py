@@ -24,8 +24,6 @@ from tacit.engine.arrivals import (
 )
 from tacit.engine.latencies import Constant, Faults, Latency, Pareto, Straggler, Uniform, visits
 from tacit.errors import InvalidInput, UntrustedMessage
-from tacit.privacy.accounting import Event
-from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.release import Key, Mechanism, Release
 
@@ -89,13 +87,12 @@ class Echo:
 class Stamped:
     """A door that makes Releases, and remembers what it was asked."""
 
-    neighbours: Neighbours = "replace"
-    planned: list[Event] = field(default_factory=list)
+    planned: list[Mechanism] = field(default_factory=list)
     asked: list[tuple[str, int]] = field(default_factory=list)
 
-    def open(self, plan: Sequence[Event]) -> None:
+    def open(self, mechanisms: Sequence[Mechanism]) -> None:
         assert not self.asked
-        self.planned += plan
+        self.planned += mechanisms
 
     def release(self, number: int, party: str, mechanism: Mechanism, contributions: Any) -> Release:
         self.asked.append((party, number))
@@ -285,7 +282,7 @@ def test_releases_cross_and_are_written_down() -> None:
     nodes = [Echo(number, 2, mechanism) for number in range(3)]
     end = run_arrivals(Parties(Adding(), nodes, doors), visits(Uniform(), [2] * 3, seed=0))
     for t, door in enumerate(doors):
-        assert door.planned == [mechanism.event("replace")] * 2  # before the first is asked for
+        assert door.planned == [mechanism] * 2  # before the first is asked for
         assert door.asked == [(f"node {t}", 0), (f"node {t}", 1)]
     assert len(end.transcript) == 6
     assert all(sender.startswith("node ") and to == "server" for sender, to, _ in end.transcript)

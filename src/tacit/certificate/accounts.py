@@ -34,17 +34,15 @@ MOST, MOST_EVENTS = 10**6, 2_000
 """More releases, and more different events, than the runs of any certificate make together: who
 writes more wants to keep a verifier busy."""
 
-Account = dict[str, Any]
-
 
 def public_accounts(
-    entries: Sequence[Entry], dataset: str, tasks: Sequence[Hashable], run: str
-) -> list[Account]:
+    entries: Sequence[Entry], state: Spending, dataset: str, tasks: Sequence[Hashable], run: str
+) -> list[dict[str, Any]]:
     """The different histories of these tasks at the end of the entries, most frequent first.
 
-    ``run`` is the one that the certificate is about, with the runs of its nodes.
+    ``state`` is what they fold to, ``run`` the one that the certificate is about, with the runs of
+    its nodes.
     """
-    state = folded(entries)
     released, parts = _released(entries), set(parts_of(state, dataset, run))
     histories: dict[str, list[str]] = {canonical_label(task): [] for task in tasks}
     for known in state.runs.values():

@@ -84,7 +84,7 @@ def _as_recorded(about: CertifiedRun, ledger: Ledger) -> tuple[Guarantee, Docume
     new = [doubt for doubt in found.doubts if doubt not in guarantee.reason]
     left = guarantee.not_covered
     if found.delta > guarantee.delta:
-        left = promises.with_delta(left, found.delta, len(tasks))
+        left = promises.with_raised_delta(left, found.delta, len(tasks))
     raised = replace(
         guarantee,
         epsilon=max(guarantee.epsilon, found.epsilon),
@@ -97,7 +97,7 @@ def _as_recorded(about: CertifiedRun, ledger: Ledger) -> tuple[Guarantee, Docume
         not_covered=left,
     )
     head = {"identity": ledger.identity, "digest": entries[-1].digest, "length": len(entries)}
-    accounts = public_accounts(entries, ledger.dataset, tasks, run)
+    accounts = public_accounts(entries, state, ledger.dataset, tasks, run)
     return raised, {"ledger": head, "accounts": accounts}
 
 

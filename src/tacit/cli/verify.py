@@ -329,6 +329,7 @@ def _other_accounts(state: Any, certificate: dict[str, Any], entries: list[Any])
     """The public steps are the ledger's, run by run."""
     from tacit.certificate.accounts import charged_by, folded, public_accounts
 
-    tasks = charged_by(folded(entries), state.dataset, state.run)
-    if public_accounts(entries, state.dataset, tasks, state.run) != certificate["accounts"]:
+    spending, dataset, run = folded(entries), state.dataset, state.run
+    tasks = charged_by(spending, dataset, run)
+    if public_accounts(entries, spending, dataset, tasks, run) != certificate["accounts"]:
         yield "the certificate's steps are not those that the ledger recorded"

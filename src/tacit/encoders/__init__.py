@@ -6,6 +6,6 @@
 ``reports``           one noisy report a user, charged to the user's account, and what it promises
 ``device``            what is handed to people; ``encode`` is the script that runs there
 ``base``              what every encoder does once it is fitted
-``linear_encoder``    closed forms for y = Kx: ``closed_forms``, ``candidates``, ``designs``
+``linear_encoder``    for y = Kx: ``closed_forms``, ``designs``, ``design_search``, ``hull``
 ``neural``            any differentiable task, by PyTorch
 """

@@ -31,8 +31,6 @@ from tacit.engine.protocol import Message, Progress, Released, Transcript, Unpro
 from tacit.engine.trust import Edge
 from tacit.errors import InvalidInput
 from tacit.linear.threads import one_blas_thread
-from tacit.privacy.accounting import Event
-from tacit.privacy.budget import Neighbours
 from tacit.privacy.release import Mechanism
 
 SERVER = "server"
@@ -98,11 +96,7 @@ class NodeHalf(Protocol):
 class NodeDoor(Protocol):
     """The way out of a node (privacy.planning.Door): one ledger run, declared before it starts."""
 
-    @property
-    def neighbours(self) -> Neighbours:
-        """The relation under which events are charged."""
-
-    def open(self, plan: Sequence[Event]) -> None:
+    def open(self, mechanisms: Sequence[Mechanism]) -> None:
         """Declares all releases of the node; BudgetExceeded before any noise is drawn."""
 
     def release(
@@ -150,7 +144,7 @@ def moments(parties: Parties, schedule: Iterable[Visit]) -> Iterator[Moment]:
     """
     for node, door in zip(parties.nodes, parties.doors, strict=False):
         if node.releases and node.mechanism is not None:
-            door.open([node.mechanism.event(door.neighbours)] * node.releases)
+            door.open([node.mechanism] * node.releases)
     count = len(parties.nodes)
     states = [node.start() for node in parties.nodes]
     now = Moment(0.0, parties.server.start(), states, [0] * count, [])

@@ -29,7 +29,7 @@ from tacit.parameters import Between, Checked, NonNegative, Positive
 MILLISECOND = 1e-3
 _BLOCK = 256  # trips drawn at a time
 
-Moment = Annotated[float, Between(0, math.inf)]
+Instant = Annotated[float, Between(0, math.inf)]
 
 
 # --- how long a trip takes -----------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Faults(Checked):
     lost: Annotated[float, Between(0, 0.999999)] = 0.0
     repeated: Annotated[float, Between(0, 1)] = 0.0
     timeout: NonNegative = 100 * MILLISECOND
-    outages: Mapping[int, Sequence[tuple[Moment, Moment]]] = field(default_factory=dict)
+    outages: Mapping[int, Sequence[tuple[Instant, Instant]]] = field(default_factory=dict)
     """For each node when it dies and when it returns (math.inf: never), in order."""
 
     def __post_init__(self) -> None:

@@ -70,10 +70,9 @@ def run_rounds(
 
 def _open(coordinator: Coordinator, door: Door) -> None:
     """Declares the run, and that of what tasks add at home; BudgetExceeded if it does not fit."""
-    door.open([step.mechanism.event(door.neighbours) for step in coordinator.steps])
+    door.open([step.mechanism for step in coordinator.steps])
     if door.at_home is not None:
-        own = [step.at_home for step in coordinator.steps if step.at_home is not None]
-        door.at_home.open([mechanism.event(door.at_home.neighbours) for mechanism in own])
+        door.at_home.open([s.at_home for s in coordinator.steps if s.at_home is not None])
 
 
 def require_isolation(

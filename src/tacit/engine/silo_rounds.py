@@ -100,7 +100,7 @@ def run_spoken(
     outcome, those = Outcome({}), speaking(doors)
     plans = {j: coordinator.steps(j) for j in those}
     for j in those:
-        doors[j].open([step.mechanism.event(doors[j].neighbours) for step in plans[j]])
+        doors[j].open([step.mechanism for step in plans[j]])
     to_all = Edge(COORDINATOR, SILOS, False, outcome.transcript)
     shared = coordinator.start()
     names = [step.name for step in plans[those[0]]]

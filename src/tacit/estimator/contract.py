@@ -14,7 +14,7 @@ saving are the same for all of them, here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -22,23 +22,21 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from tacit.arrays import FloatArray
 from tacit.engine import Coordinator, Facts, Message, Outcome, Participant, Progress, run_rounds
 from tacit.engine.slices import run_in_slices
 from tacit.errors import InvalidInput
+from tacit.estimator.fitted import has_classes
 from tacit.estimator.home import Home, require_moderate
 from tacit.estimator.outputs import (
     jointly,
     opened,
     require_one_output,
     solved,
-    unscaled,
 )
 from tacit.estimator.prediction import Predicting
 from tacit.estimator.private_bounds import BOUNDS, bounded, open_bounds, with_bounds
 from tacit.estimator.progress import Asked, shown
-from tacit.linear.batched import Problems
-from tacit.linear.losses import Loss, LossName, loss_named
+from tacit.linear.losses import LossName, loss_named
 from tacit.linear.threads import isolated
 from tacit.parameters import Seed, learner, require_parameters
 from tacit.privacy.budget import Budget, Guarantee
@@ -55,11 +53,13 @@ from tacit.tasks.tables import has_names, require_labels, rows_and_labels
 from tacit.tasks.targets import is_conventional
 
 
+@learner
 class MultiTaskEstimator(Predicting):
     """One linear model per task. Learners add what is shared and how it is used at home."""
 
-    _engine: Callable[..., Any] | None = None  # of both halves; None: that of this process
-    _promise: Guarantee = UNIT  # to whom, where the engine and not the learner decides it
+    loss: LossName = field(default="squared", kw_only=False)
+    ranges: Mapping[Any, Any] | Literal["private", "from-data"] | None = None  # see tacit.tasks
+    fit_intercept: bool = True
 
     @property
     def _engines(self) -> Literal["rounds", "arrivals", "silos"] | None:
@@ -92,19 +92,6 @@ class MultiTaskEstimator(Predicting):
 
     def _check(self) -> None:
         """Refuses parameters that mean nothing together; each by itself is as it was declared."""
-
-    def _at_home(self, home: Home, shared: Message) -> FloatArray:
-        """(m, d + 1), the intercept last."""
-        raise NotImplementedError
-
-    def _spreads(self, home: Home, shared: Message) -> FloatArray:
-        """(m, d): how sure each task may be of its slopes, as standard deviations; zero: nobody
-        knows, as where a learner has no posterior."""
-        return np.zeros((home.problems.n_tasks, home.problems.X.shape[1] - 1))
-
-    def _newcomer(self, home: Home, shared: Message) -> FloatArray:
-        """The model of a task that joins after training, (1, d + 1)."""
-        return self._at_home(home, shared)
 
     def _unit(self) -> Guarantee:
         """Who is protected from whom, before anything is known about the run."""
@@ -193,7 +180,7 @@ class MultiTaskEstimator(Predicting):
             raise InvalidInput("fit requires y to be passed, but the target y is None")
         if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=not self._takes_several)
-        schema = as_schema(getattr(self, "ranges", None), column_names(X), X, y)
+        schema = as_schema(self.ranges, column_names(X), X, y)
         classes = None
         if loss_named(self.loss).targets_are_classes:
             if schema.target.is_open:
@@ -201,60 +188,9 @@ class MultiTaskEstimator(Predicting):
             classes = schema.classes or "from-data"
         return schema, TaskSet.from_arrays(X, y, task, classes=classes, schema=schema)
 
-    def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
-        """Without an intercept the last column is zero, and so is its coefficient."""
-        last = np.full((len(tasks.X), 1), float(getattr(self, "fit_intercept", True)))
-        problems = Problems(np.hstack([tasks.X, last]), tasks.y, tasks.offsets)
-        declared = [column.low is not None or bool(column.coded) for column in schema.columns]
-        widths = [len(column.names_out("")) for column in schema.columns]
-        known_target = loss.targets_are_classes or all(
-            target.low is not None for target in schema.targets
-        )
-        found = Home(problems, loss, np.repeat(declared, widths).astype(bool), known_target)
-        open_columns = np.zeros(tasks.X.shape[1] + found.n_outputs, dtype=bool)
-        open_columns[: len(schema.open_columns)] = schema.open_columns  # classes have no range
-        return replace(found, open_columns=open_columns, labels=tasks.labels)
-
     def _door(self, labels: tuple[Hashable, ...], schema: Schema) -> Door | None:
-        budget = getattr(self, "budget", None)
-        if budget is None:
-            return None
-        self._require_declared(schema)
-        require_fixed_rows(schema, self._unit())
-        return self._opened(
-            labels,
-            budget,
-            np.random.default_rng(self.random_state) if self.noise == "simulated" else None,
-            self._doubts(schema),
-        )
-
-    def _require_declared(self, schema: Schema) -> None:
-        """Ranges are voted on by whole tasks, where a curator has all of them."""
-        if schema.open_columns.any() and (self._unit().unit != UNIT.unit or self._engine):
-            raise InvalidInput(
-                "private ranges are a vote of whole tasks at one trusted curator; declare the "
-                "ranges where people inside tasks are protected, or tasks are elsewhere"
-            )
-
-    def _opened(
-        self,
-        labels: tuple[Hashable, ...],
-        budget: Any,
-        rng: np.random.Generator | None,
-        doubts: list[str],
-    ) -> Door:
-        return open_door(
-            self._spends_from(),
-            getattr(self, "run", None),
-            labels,
-            budget,
-            rng,
-            pure=self._is_pure(),
-            promise=self._unit(),
-            doubts=doubts,
-            family=self._member(),
-            part=self._part,
-        )
+        """Where its releases go; None: there are none."""
+        return None
 
     def _part(self, run: str, number: int) -> str:
         """The name under which the ledger knows task ``number``'s part of the run."""
@@ -272,16 +208,6 @@ class MultiTaskEstimator(Predicting):
         self.transcript_ = outcome.transcript
         self.guarantee_ = self._guarantee(door)
         self.history_ = [] if door is None else history(door)
-
-    def _set_models(
-        self, models: FloatArray, labels: tuple[Hashable, ...], spreads: FloatArray | None = None
-    ) -> None:
-        """From models (m, d + 1) in scaled units: coef_ (d, m), intercept_ (m,) in units of X. Of
-        several outputs (m, k, d + 1): (d, m, k) and (m, k)."""
-        self._models = models
-        self._spread = np.zeros_like(models[..., :-1]) if spreads is None else spreads
-        self._label(labels)
-        self.coef_, self.intercept_ = unscaled(self._schema, models)
 
     def _guarantee(self, door: Door | None) -> Guarantee:
         """What this run, with all others recorded for these tasks, reveals about one of them."""
@@ -303,29 +229,52 @@ class MultiTaskEstimator(Predicting):
         charged = [i for i, budget in enumerate(door.budgets) if budget is not None]
         return list(dict.fromkeys(self._part(door.run, i) for i in charged))
 
+
+@learner
+class PrivateLearner(MultiTaskEstimator):
+    """A learner with a budget: its parameters, and the door that it spends through."""
+
+    budget: Budget | Mapping[Any, Budget] | None = field(default=None, kw_only=False)  # None: twin
+    ledger: Ledger | Path | str | None = None  # None: in memory, shared by clones
+    noise: Literal["secure", "simulated"] = "secure"
+    run: str | None = None  # of one fit, by which it is taken up: its releases stay as they are
+    random_state: Seed | None = None  # of simulated noise only
+
+    def _door(self, labels: tuple[Hashable, ...], schema: Schema) -> Door | None:
+        if self.budget is None:
+            return None
+        self._require_declared(schema)
+        require_fixed_rows(schema, self._unit())
+        return open_door(
+            self._spends_from(),
+            self.run,
+            labels,
+            self.budget,
+            np.random.default_rng(self.random_state) if self.noise == "simulated" else None,
+            pure=self._is_pure(),
+            promise=self._unit(),
+            doubts=self._doubts(schema),
+            family=self._member(),
+            part=self._part,
+        )
+
+    def _require_declared(self, schema: Schema) -> None:
+        """Ranges are voted on by whole tasks, where a curator has all of them."""
+        if schema.open_columns.any() and (self._unit().unit != UNIT.unit or self._engine):
+            raise InvalidInput(
+                "private ranges are a vote of whole tasks at one trusted curator; declare the "
+                "ranges where people inside tasks are protected, or tasks are elsewhere"
+            )
+
     def _doubts(self, schema: Schema) -> list[str]:
         """Why the guarantee is not proven, if it is not."""
         doubts = [*([self._claimed_only()] if self._claimed_only() else []), *self._uncounted()]
         if schema.from_data:
             doubts.append("ranges measured on the data (ranges='from-data')")
-        measured = self.loss == "logistic" and schema.classes is None
+        measured = has_classes(self) and schema.classes is None
         if measured and not is_conventional(tuple(self.classes_)):
             doubts.append("classes taken from the data: declare them as ranges={'target': [...]}")
         return doubts
-
-
-@learner
-class PrivateLearner(MultiTaskEstimator):
-    """The parameters of every learner with a budget; a learner adds its own."""
-
-    loss: LossName = field(default="squared", kw_only=False)
-    budget: Budget | Mapping[Any, Budget] | None = field(default=None, kw_only=False)  # None: twin
-    ledger: Ledger | Path | str | None = None  # None: in memory, shared by clones
-    noise: Literal["secure", "simulated"] = "secure"
-    ranges: Mapping[Any, Any] | Literal["private", "from-data"] | None = None  # see tacit.tasks
-    fit_intercept: bool = True
-    run: str | None = None  # of one fit, by which it is taken up: its releases stay as they are
-    random_state: Seed | None = None  # of simulated noise only
 
 
 def facts_of(home: Home, door: Door) -> Facts:

@@ -6,7 +6,7 @@ their inverse.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -24,6 +24,7 @@ from tacit.json_converter import from_json, hashable
 from tacit.metrics import nmse
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.planning import UNIT
 from tacit.privacy.release import Declared
 from tacit.privacy.signing import SigningKey
 from tacit.tasks import canonical_label, task_codes
@@ -53,6 +54,8 @@ class Fitted(Certified):
     transcript_: Transcript
     _charged: tuple[Hashable, ...]  # the tasks that took part in the fit
     _column: dict[str, int]  # of each task, by its canonical text
+    _engine: Callable[..., Any] | None = None  # of both halves; None: that of this process
+    _promise: Guarantee = UNIT  # to whom, where the engine and not the learner decides it
 
     # --- what a subclass provides ----------------------------------------------------------------
 

@@ -1,8 +1,10 @@
-"""Linear models in use: predictions, a task that joins later, and what their folder holds."""
+"""Linear models, from rows to use: predictions, a task that joins later, and what their folder
+holds."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +23,7 @@ from tacit.estimator.outputs import shared_models, solved, unscaled
 from tacit.estimator.private_bounds import BOUNDS
 from tacit.json_converter import from_json, to_json
 from tacit.linear.losses import Loss, LossName, loss_named
+from tacit.linear.problems import Problems
 from tacit.linear.threads import isolated
 from tacit.tasks import Schema, TaskSet, column_names
 from tacit.tasks.tables import has_names, rows_and_labels
@@ -30,29 +33,55 @@ class Predicting(Fitted):
     """One linear model per task, in scaled units, and a shared one for tasks that nobody knows."""
 
     loss: LossName
+    fit_intercept: bool
     _schema: Schema
     _models: FloatArray  # (m, d + 1), the intercept last; (m, k, d + 1) of several outputs
     _spread: FloatArray  # (m, d) or (m, k, d), of the slopes; zero where nobody knows
 
-    def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
+    # --- what a learner provides -----------------------------------------------------------------
+
+    def _at_home(self, home: Home, shared: Message) -> FloatArray:
+        """(m, d + 1), the intercept last."""
         raise NotImplementedError
+
+    def _spreads(self, home: Home, shared: Message) -> FloatArray:
+        """(m, d): how sure each task may be of its slopes, as standard deviations; zero: nobody
+        knows, as where a learner has no posterior."""
+        return np.zeros((home.problems.n_tasks, home.problems.X.shape[1] - 1))
+
+    def _newcomer(self, home: Home, shared: Message) -> FloatArray:
+        """The model of a task that joins after training, (1, d + 1)."""
+        return self._at_home(home, shared)
 
     def _shared_model(self, shared: Message) -> FloatArray:
         """(d + 1,), the intercept last."""
         raise NotImplementedError
 
-    def _newcomer(self, home: Home, shared: Message) -> FloatArray:
-        """The model of a task that joins after training, (1, d + 1)."""
-        raise NotImplementedError
+    # --- models, and the rows that they are made of ----------------------------------------------
 
-    def _spreads(self, home: Home, shared: Message) -> FloatArray:
-        """(m, d): standard deviations of the slopes."""
-        raise NotImplementedError
+    def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
+        """Without an intercept the last column is zero, and so is its coefficient."""
+        last = np.full((len(tasks.X), 1), float(self.fit_intercept))
+        problems = Problems(np.hstack([tasks.X, last]), tasks.y, tasks.offsets)
+        declared = [column.low is not None or bool(column.coded) for column in schema.columns]
+        widths = [len(column.names_out("")) for column in schema.columns]
+        known_target = loss.targets_are_classes or all(
+            target.low is not None for target in schema.targets
+        )
+        found = Home(problems, loss, np.repeat(declared, widths).astype(bool), known_target)
+        open_columns = np.zeros(tasks.X.shape[1] + found.n_outputs, dtype=bool)
+        open_columns[: len(schema.open_columns)] = schema.open_columns  # classes have no range
+        return replace(found, open_columns=open_columns, labels=tasks.labels)
 
     def _set_models(
         self, models: FloatArray, labels: tuple[Hashable, ...], spreads: FloatArray | None = None
     ) -> None:
-        raise NotImplementedError
+        """From models (m, d + 1) in scaled units: coef_ (d, m), intercept_ (m,) in units of X. Of
+        several outputs (m, k, d + 1): (d, m, k) and (m, k)."""
+        self._models = models
+        self._spread = np.zeros_like(models[..., :-1]) if spreads is None else spreads
+        self._label(labels)
+        self.coef_, self.intercept_ = unscaled(self._schema, models)
 
     @property
     def coef_spread_(self) -> FloatArray:
@@ -84,13 +113,15 @@ class Predicting(Fitted):
         found = solved(self._spreads, home, self.shared_)
         return np.zeros_like(found) if BOUNDS in self.shared_ else found
 
+    # --- in use ----------------------------------------------------------------------------------
+
     def predict(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> Any:
         """Targets, or class labels when loss="logistic".
 
         A row of a task that was not fitted is an error, or gets the shared model.
         """
         scores = self._scores(X, task, unknown)
-        if self.loss == "logistic":
+        if has_classes(self):
             likeliest = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)
             return self.classes_[likeliest]
         return self._schema.inverse_target(scores)
@@ -187,7 +218,7 @@ class Predicting(Fitted):
     def _description(self) -> dict[str, Any]:
         return {
             "loss": self.loss,
-            "fit_intercept": bool(getattr(self, "fit_intercept", True)),
+            "fit_intercept": bool(self.fit_intercept),
             "classes": [to_json(c) for c in self.classes_] if has_classes(self) else [],
             "schema": to_json(self._schema),
         }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.arrays import FloatArray
 from tacit.estimator.contract import PrivateLearner
+from tacit.estimator.outputs import unscaled
 
 
 class PublicModels(PrivateLearner):
@@ -21,13 +21,12 @@ class PublicModels(PrivateLearner):
     @property
     def home_coef_(self) -> FloatArray:
         """(d, m), in units of X: each column belongs to its task alone."""
-        return self._schema.unscale(self._home_models[:, :-1].T, self._home_models[:, -1])[0]
+        return unscaled(self._schema, self._home_models)[0]
 
     @property
     def home_intercept_(self) -> FloatArray:
         """(m,)."""
-        scaled = self._home_models
-        return np.atleast_1d(self._schema.unscale(scaled[:, :-1].T, scaled[:, -1])[1])
+        return unscaled(self._schema, self._home_models)[1]
 
     def predict_at_home(self, X: Any, task: Any = None) -> Any:
         """What each task predicts with the model that never leaves it."""

@@ -37,7 +37,7 @@ def release_mean(sites: Sites, ledger: Ledger, place: Path) -> None:
     rng = None if terms.noise == "secure" else np.random.default_rng(terms.seed)
     door = open_door(ledger, f"{terms.run}, scores", terms.labels, budget, rng, pure=False)
     mechanism = GaussianSum.for_mu(HALF, mu, terms.budget.neighbours)
-    door.open([mechanism.event(door.neighbours)])
+    door.open([mechanism])
     found = door.released(0, CURATOR, mechanism)
     if found is None:
         found = door.release(0, CURATOR, mechanism, _asked(sites))

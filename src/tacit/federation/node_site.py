@@ -35,7 +35,7 @@ def party(place: int) -> str:
 def declared(node: NodeHalf, door: NodeDoor) -> None:
     """All that a node will ever send; BudgetExceeded before any noise is drawn."""
     assert node.mechanism is not None
-    door.open([node.mechanism.event(door.neighbours)] * node.releases)
+    door.open([node.mechanism] * node.releases)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def released(
             steps, door = halves.coordinator.steps(place), halves.doors[place]
             if not 0 <= number < len(steps):
                 raise Refused("the coordinator", f"release {number} of {len(steps)}")
-            door.open([step.mechanism.event(door.neighbours) for step in steps])
+            door.open([step.mechanism for step in steps])
             each, _ = halves.silos.select([place]).contribute(steps[number], shared, None)
             (rows,) = each
             out = door.release(number, silo(place), steps[number].mechanism, rows)

@@ -226,7 +226,7 @@ class Site:
         with Ledger(self.place / folder.LEDGER, dataset=self.terms.dataset) as ledger:
             labels = tuple(self.terms.labels[i] for i in own.places)
             door = own.door(self.terms, ledger, labels)
-            door.open([step.mechanism.event(door.neighbours) for step in steps])
+            door.open([step.mechanism for step in steps])
             found = hidden.masked(masks, boxes, steps[asked].mechanism, rows, door)
         return {}, {"rows": found}
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
-from typing import Any, Literal
-
 import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Unprotected
 from tacit.estimator import Home, MultiTaskEstimator, learner
 from tacit.linear.batched import Problems
-from tacit.linear.losses import LossName
 from tacit.linear.single_task_fits import best_alone
 
 
@@ -24,10 +19,6 @@ class Pooled(MultiTaskEstimator):
     >>> bool(model.coef_[0, 0] == model.coef_[0, 1])
     True
     """
-
-    loss: LossName = field(default="squared", kw_only=False)
-    ranges: Mapping[Any, Any] | Literal["private", "from-data"] | None = None
-    fit_intercept: bool = True
 
     @property
     def _takes_several(self) -> bool:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.engine import Message
 from tacit.estimator import Home, MultiTaskEstimator, learner
-from tacit.linear.losses import LossName
 from tacit.linear.proximal import lasso_alone
 from tacit.linear.single_task_fits import best_alone
 
@@ -28,9 +25,6 @@ class SingleTask(MultiTaskEstimator):
     (1, 2)
     """
 
-    loss: LossName = field(default="squared", kw_only=False)
-    ranges: Mapping[Any, Any] | Literal["private", "from-data"] | None = None
-    fit_intercept: bool = True
     penalty: Literal["l2", "l1"] = "l2"
 
     @property

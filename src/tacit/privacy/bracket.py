@@ -33,7 +33,7 @@ from scipy import fft
 from scipy.special import ndtr
 
 from tacit.arrays import FloatArray
-from tacit.privacy.events import Approximate, Counts, Event, Gaussian, Poisson, Pure, Visible
+from tacit.privacy.events import Approximate, Event, EventCounts, Gaussian, Poisson, Pure, Visible
 
 _REACH = 8.6
 _CUT = 1e-17  # ≥ P(|N(0, 1)| > _REACH): of a release, beyond each end of its grid
@@ -52,7 +52,7 @@ class _Losses(NamedTuple):
     infinite: float = 0.0
 
 
-def bracket(counts: Counts, delta: float) -> tuple[float, float]:
+def bracket(counts: EventCounts, delta: float) -> tuple[float, float]:
     """(low, high): the ε of the run at δ lies between them.
 
     >>> low, high = bracket(((Gaussian(1.0), 1),), 0.126936738)  # δ of ε = 1, exactly
@@ -67,7 +67,7 @@ def bracket(counts: Counts, delta: float) -> tuple[float, float]:
     return max(low for low, _ in orders), max(high for _, high in orders)
 
 
-def rounding(counts: Counts) -> float:
+def rounding(counts: EventCounts) -> float:
     """Slack on every δ of the run that came out of an FFT.
 
     The n-th power of a spectrum multiplies its relative error, a few times 2^−53, by n. Measured
@@ -79,7 +79,7 @@ def rounding(counts: Counts) -> float:
     return 1e-12 + 1e-15 * sum(count for _, count in counts)
 
 
-def _one_order(counts: Counts, delta: float, added: bool) -> tuple[float, float]:
+def _one_order(counts: EventCounts, delta: float, added: bool) -> tuple[float, float]:
     parts = [(_losses(event, added), count) for event, count in counts]
     releases = sum(count for _, count in parts)
     start, step = _window(parts, releases)
@@ -99,7 +99,7 @@ def _one_order(counts: Counts, delta: float, added: bool) -> tuple[float, float]
     return max(0.0, low - (releases + 1) * step), high
 
 
-def beyond(counts: Counts) -> bool:
+def beyond(counts: EventCounts) -> bool:
     """Has some release losses whose exponentials are no numbers?"""
     return any(
         event.epsilon > _LARGEST
@@ -111,14 +111,10 @@ def beyond(counts: Counts) -> bool:
 
 def _losses(event: Event, added: bool) -> _Losses:
     match event:
-        case Gaussian(mu):
-            return _seen(1.0, mu)
-        case Visible(rate, mu):
-            return _seen(rate, mu)
-        case Pure(epsilon):
-            return _two_values(epsilon, 0.0)
-        case Approximate(epsilon, delta):
-            return _two_values(epsilon, delta)
+        case Gaussian() | Visible():
+            return _seen(event.rate, event.mu)
+        case Pure() | Approximate():
+            return _two_values(event.epsilon, event.delta)
     if event.neighbours == "replace":
         return _replaced(event)
     return _added(event) if added else _removed(event)

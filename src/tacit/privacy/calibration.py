@@ -12,7 +12,7 @@ from tacit.arrays import FloatArray
 from tacit.privacy.bracket import beyond
 from tacit.privacy.budget import Budget
 from tacit.privacy.composition import composed_epsilon, plain_epsilon, pure_epsilon, run_epsilon
-from tacit.privacy.events import Counts, Event, Gaussian, Poisson, counted
+from tacit.privacy.events import Event, EventCounts, Gaussian, Poisson, counted
 from tacit.privacy.gaussian import smallest
 
 _COARSER = (30.0, 4.0)  # than the grid of the answer; ε comes out larger by 1e-3, and by 3e-5
@@ -36,7 +36,7 @@ def noise_multiplier(event: Callable[[float], Event], rounds: int, budget: Budge
     fine one has the last word.
     """
 
-    def counts(multiplier: float) -> Counts:
+    def counts(multiplier: float) -> EventCounts:
         return counted([event(multiplier)] * rounds)
 
     def on_grid(coarser: float) -> Callable[[float], float]:

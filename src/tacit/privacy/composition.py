@@ -28,8 +28,8 @@ from tacit.privacy.bracket import beyond, bracket, rounding
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.events import (
     Approximate,
-    Counts,
     Event,
+    EventCounts,
     Gaussian,
     Poisson,
     Pure,
@@ -62,7 +62,7 @@ def epsilon(events: Iterable[Event], delta: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def run_epsilon(counts: Counts, delta: float) -> float:
+def run_epsilon(counts: EventCounts, delta: float) -> float:
     """``epsilon`` of counted events."""
     match counts:
         case ((Visible(rate, mu), rounds),):
@@ -76,7 +76,7 @@ def run_epsilon(counts: Counts, delta: float) -> float:
     return min(plain, found if low <= found <= high else high * ROUND_UP)
 
 
-def plain_epsilon(counts: Counts, delta: float) -> float:
+def plain_epsilon(counts: EventCounts, delta: float) -> float:
     """ε without amplification by sampling, pure parts added: Σε + ε_GDP(δ − Σδ; √Σμ²), n of each.
 
     Right for every run, exact for Gaussians, and cheap.
@@ -87,11 +87,9 @@ def plain_epsilon(counts: Counts, delta: float) -> float:
     added, squared = [], []
     for event, count in counts:
         match event:
-            case Pure(spent):
-                added.append(count * spent)
-            case Approximate(spent, lost):
-                added.append(count * spent)
-                delta -= count * lost
+            case Pure() | Approximate():
+                added.append(count * event.epsilon)
+                delta -= count * event.delta
             case _:
                 squared.append(count * event.mu**2)
     if delta < 0:
@@ -102,14 +100,14 @@ def plain_epsilon(counts: Counts, delta: float) -> float:
 # --- privacy loss distributions, by dp-accounting ------------------------------------------------
 
 
-def composed_epsilon(counts: Counts, delta: float, *, coarser: float = 1.0) -> float:
+def composed_epsilon(counts: EventCounts, delta: float, *, coarser: float = 1.0) -> float:
     """ε at δ by the PLD of all events together; a coarser grid is faster, and never smaller."""
     found = loss_distribution(counts, coarser).get_epsilon_for_delta(delta - rounding(counts))
     return float(found) * ROUND_UP
 
 
 @lru_cache(maxsize=64)
-def loss_distribution(counts: Counts, coarser: float = 1.0) -> Any:
+def loss_distribution(counts: EventCounts, coarser: float = 1.0) -> Any:
     """The PLD of a run, pessimistic, with both orders of its neighbours."""
     step = _step(counts, coarser)
     total, *others = [_repeated(_losses(e, step), n) for e, n in _merged(counts)]
@@ -125,14 +123,14 @@ def _repeated(losses: Any, count: int) -> Any:
     return losses.self_compose(count, tail_mass_truncation=0.0 if fits else _CUT_OFF)
 
 
-def _merged(counts: Counts) -> Counts:
+def _merged(counts: EventCounts) -> EventCounts:
     """All Gaussians as one: μ² adds up."""
     squared = math.fsum(n * e.mu**2 for e, n in counts if isinstance(e, Gaussian))
     rest = tuple((e, n) for e, n in counts if not isinstance(e, Gaussian))
     return (*rest, (Gaussian(math.sqrt(squared)), 1)) if squared else rest
 
 
-def _step(counts: Counts, coarser: float) -> float:
+def _step(counts: EventCounts, coarser: float) -> float:
     """The step of the grid: FINE, finer for a small run, coarser for one that would not fit.
 
     Any step is right. Equal pure events have losses that are multiples of their ε: no error at all.
@@ -167,16 +165,11 @@ def _widest(event: Event) -> float:
 def _losses(event: Event, step: float) -> Any:
     """The PLD of one event."""
     match event:
-        case Gaussian(mu):
-            return _seen(1.0, mu, step)
-        case Poisson(_, _, neighbours):
-            return _replaced(event, step) if neighbours == "replace" else _zeroed(event, step)
-        case Visible(rate, mu):
-            return _seen(rate, mu, step)
-        case Pure(epsilon):
-            return _two_losses(epsilon, 0.0, step)
-        case Approximate(epsilon, delta):
-            return _two_losses(epsilon, delta, step)
+        case Gaussian() | Visible():
+            return _seen(event.rate, event.mu, step)
+        case Pure() | Approximate():
+            return _two_losses(event.epsilon, event.delta, step)
+    return _replaced(event, step) if event.neighbours == "replace" else _zeroed(event, step)
 
 
 def _replaced(event: Poisson, step: float) -> Any:

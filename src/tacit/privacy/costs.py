@@ -48,10 +48,8 @@ def cost(event: Event) -> Cost | None:
     match event:
         case Gaussian(mu):
             return Cost(mu_squared=mu * mu)
-        case Pure(epsilon=spent):
-            return Cost(epsilon=spent)
-        case Approximate(spent, delta):
-            return Cost(epsilon=spent, delta=delta)
+        case Pure() | Approximate():
+            return Cost(epsilon=event.epsilon, delta=event.delta)
     return None
 
 

@@ -36,7 +36,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.privacy.bracket import beyond, rounding
 from tacit.privacy.composition import loss_distribution
-from tacit.privacy.events import Approximate, Counts, Event, Gaussian, counted
+from tacit.privacy.events import Approximate, Event, EventCounts, Gaussian, counted
 from tacit.privacy.gaussian import gaussian_deltas, gaussian_epsilon, smallest
 
 SHARES = (0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.001)
@@ -60,7 +60,7 @@ def dominating(events: Iterable[Event], delta: float, *, runs: int = 1) -> tuple
 
 
 @lru_cache(maxsize=256)
-def _dominating(counts: Counts, delta: float, runs: int) -> tuple[float, float]:
+def _dominating(counts: EventCounts, delta: float, runs: int) -> tuple[float, float]:
     sure = _revealed(counts)
     every = [sure + share * (delta / runs - sure) for share in SHARES]
     candidates = [lost for lost in every if lost > sure + 2 * rounding(counts)]
@@ -73,7 +73,7 @@ def _dominating(counts: Counts, delta: float, runs: int) -> tuple[float, float]:
     )
 
 
-def _plain(counts: Counts) -> float | None:
+def _plain(counts: EventCounts) -> float | None:
     """μ = √Σμ² without amplification, where that is all: Gaussians, or losses too large for a grid.
 
     None elsewhere.
@@ -84,13 +84,13 @@ def _plain(counts: Counts) -> float | None:
     return math.sqrt(sum(squares))
 
 
-def _revealed(counts: Counts) -> float:
+def _revealed(counts: EventCounts) -> float:
     """The probability 1 − Π(1 − δ)^n that (ε, δ)-DP releases may reveal everything: δ₀ is more."""
     kept = (n * math.log1p(-e.delta) for e, n in counts if isinstance(e, Approximate))
     return -math.expm1(math.fsum(kept))
 
 
-def _curve(counts: Counts, least: float) -> tuple[FloatArray, FloatArray]:
+def _curve(counts: EventCounts, least: float) -> tuple[FloatArray, FloatArray]:
     """A grid of ε from 0 to where δ_run ≤ least, and δ_run there at most; no grid if it never is.
 
     ``least`` is the smallest δ₀ that will be asked for.

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Neighbours
@@ -24,6 +25,7 @@ class Gaussian:
     """μ-Gaussian DP, μ = Δ/σ for the neighbours of the run."""
 
     mu: float
+    rate: ClassVar[float] = 1.0  # every unit takes part, as all others know
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Pure:
     """(ε, 0)-DP."""
 
     epsilon: float
+    delta: ClassVar[float] = 0.0
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,11 @@ class Visible:
 
 Event = Gaussian | Pure | Approximate | Poisson | Visible
 
-Counts = tuple[tuple[Event, int], ...]
+EventCounts = tuple[tuple[Event, int], ...]
 """Different events and how often each occurs, in an order of their own."""
 
 
-def counted(events: Iterable[Event]) -> Counts:
+def counted(events: Iterable[Event]) -> EventCounts:
     """The events of a run, whatever their order; those that reveal nothing are left out.
 
     >>> counted([Pure(0.1), Gaussian(0.2), Pure(0.1), Gaussian(0.0)])
@@ -86,11 +89,6 @@ def counted(events: Iterable[Event]) -> Counts:
 
 
 def _nothing(event: Event) -> bool:
-    match event:
-        case Pure(epsilon):
-            return epsilon == 0
-        case Approximate(epsilon, delta):
-            return epsilon == delta == 0
-        case Gaussian(mu):
-            return mu == 0
+    if isinstance(event, Pure | Approximate):
+        return event.epsilon == event.delta == 0
     return event.rate == 0 or event.mu == 0

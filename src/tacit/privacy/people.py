@@ -13,7 +13,7 @@ from dataclasses import replace
 from tacit.errors import PrivacyWarning
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.planning import UNIT, Door
-from tacit.privacy.promises import DELTA, SEVERAL_SILOS, delta_beside
+from tacit.privacy.promises import SEVERAL_SILOS, with_delta
 
 PEOPLE = replace(
     UNIT,
@@ -49,9 +49,7 @@ def in_any_silos() -> Guarantee:
 
 def beside_units(found: Guarantee, count: int, noun: str = "people") -> Guarantee:
     """With δ said beside the number of people, or examples: they are the units, not the silos."""
-    kept = [sentence for sentence in found.not_covered if not sentence.startswith(DELTA)]
-    beside = [delta_beside(found.delta, count, noun)] if found.delta > 0 else []
-    return replace(found, not_covered=(*kept, *beside))
+    return replace(found, not_covered=with_delta(found.not_covered, found.delta, count, noun))
 
 
 def warn_of_delta(door: Door, people: int) -> None:

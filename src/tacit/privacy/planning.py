@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure
-from tacit.privacy.accounting import Cost, Event, cost, gaussian_mu, remaining_mu
+from tacit.privacy.accounting import Cost, cost, gaussian_mu, remaining_mu
 from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget, Guarantee, Neighbours
 from tacit.privacy.chain import event_from_json
 from tacit.privacy.ledger import Ledger
@@ -56,8 +56,10 @@ class Door:
     family: str = ""
     at_home: Door | None = None  # of what tasks release to the curator, if he is not trusted either
 
-    def open(self, plan: Sequence[Event]) -> None:
-        """Declares the run on the ledger; BudgetExceeded before any noise is drawn."""
+    def open(self, mechanisms: Sequence[Mechanism]) -> None:
+        """Declares a run of these releases on the ledger; BudgetExceeded before any noise is
+        drawn."""
+        plan = [mechanism.event(self.neighbours) for mechanism in mechanisms]
         self.ledger.open_run(
             self.run, self.labels, self.budgets, plan, shares=self.shares, **self.terms()
         )
@@ -209,7 +211,6 @@ def stated(
     *,
     neighbours: str,
     accountant: str,
-    attested: Sequence[str] = (),
 ) -> Guarantee:
     """What this run, and everything else recorded for these tasks, reveals about one unit."""
     found = ledger.statement(labels, runs)
@@ -220,7 +221,7 @@ def stated(
         epsilon=found.epsilon,
         delta=found.delta,
         neighbours=neighbours,
-        not_covered=not_covered(promise.not_covered, found.delta, len(labels), attested=attested),
+        not_covered=not_covered(promise.not_covered, found.delta, len(labels)),
         accountant=accountant + how,
         secure_noise=found.secure_noise,
         proven=found.proven,

@@ -39,42 +39,25 @@ SMALL = 0.1
 """δ · units above this: somebody may leak with a probability worth a warning."""
 
 
-def not_covered(
-    own: Sequence[str],
-    delta: float,
-    units: int | None,
-    *,
-    attested: Sequence[str] = (),
-) -> tuple[str, ...]:
-    """A learner's own sentences, then everybody's; none twice.
+def not_covered(own: Sequence[str], delta: float, units: int) -> tuple[str, ...]:
+    """A learner's own sentences, then everybody's; none twice. ``units``: how many are protected.
 
-    ``attested``: what the operator stated about preprocessing. It is repeated as theirs: nobody
-    checked it. ``units``: how many are protected; None where nobody knows.
-
-    >>> not_covered(["the operator"], 1e-5, 30, attested=["none was done"])[-2]
-    'preprocessing outside tacit, attested by the operator, not checked: none was done'
+    >>> not_covered(["the operator"], 1e-5, 30)[0]
+    'the operator'
     """
-    said = [*own, *ALWAYS, *preprocessing(attested)]
-    if units is not None and delta > 0:
-        said.append(delta_beside(delta, units))
-    return tuple(dict.fromkeys(said))
-
-
-def preprocessing(attested: Sequence[str]) -> tuple[str, ...]:
-    """What is known of the steps before tacit: an attestation, word for word, or nothing."""
-    if not attested:
-        return (PREPROCESSING,)
-    return tuple(f"{OUTSIDE}, attested by the operator, not checked: {text}" for text in attested)
+    said = dict.fromkeys([*own, *ALWAYS, PREPROCESSING])
+    return with_delta(tuple(said), delta, units)
 
 
 def with_attestation(said: Sequence[str], attested: Sequence[str]) -> tuple[str, ...]:
-    """What is not covered, once the operator has attested something about preprocessing.
+    """What is not covered, once the operator has attested something about preprocessing. It is
+    repeated as theirs, word for word: nobody checked it.
 
-    >>> with_attestation(["the operator", PREPROCESSING], ["none was done"])[1][-13:]
-    'none was done'
+    >>> with_attestation(["the operator", PREPROCESSING], ["none was done"])[1]
+    'preprocessing outside tacit, attested by the operator, not checked: none was done'
     """
-    kept = [sentence for sentence in said if sentence != PREPROCESSING]
-    return (*kept, *preprocessing(attested)) if attested else tuple(said)
+    theirs = [f"{OUTSIDE}, attested by the operator, not checked: {text}" for text in attested]
+    return (*(s for s in said if s != PREPROCESSING or not theirs), *theirs)
 
 
 def delta_beside(delta: float, units: int, noun: str = "units") -> str:
@@ -96,14 +79,20 @@ def delta_beside(delta: float, units: int, noun: str = "units") -> str:
     )
 
 
-def with_delta(said: Sequence[str], delta: float, units: int) -> tuple[str, ...]:
+def with_delta(
+    said: Sequence[str], delta: float, units: int, noun: str = "units"
+) -> tuple[str, ...]:
+    """What is not covered, with δ said beside so many units, people or examples, and no other."""
+    kept = [sentence for sentence in said if not sentence.startswith(DELTA)]
+    return (*kept, delta_beside(delta, units, noun)) if delta > 0 else tuple(kept)
+
+
+def with_raised_delta(said: Sequence[str], delta: float, units: int) -> tuple[str, ...]:
     """What is not covered, of a δ that other runs have raised: beside as many people, examples or
     units as it was said of before, or beside so many units.
 
-    >>> with_delta(["timing", delta_beside(1e-5, 500, "people")], 2e-5, 3)[1]
+    >>> with_raised_delta(["timing", delta_beside(1e-5, 500, "people")], 2e-5, 3)[1]
     'delta: one of 500 people may leak whole with a chance of up to one in 100'
     """
     before = next(filter(None, map(_BESIDE.match, said)), None)
-    count, noun = (int(before[1]), before[2]) if before else (units, "units")
-    kept = [sentence for sentence in said if not sentence.startswith(DELTA)]
-    return (*kept, delta_beside(delta, count, noun))
+    return with_delta(said, delta, *((int(before[1]), before[2]) if before else (units, "units")))

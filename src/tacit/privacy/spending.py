@@ -31,7 +31,7 @@ class Declaration(NamedTuple):
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """How far a run is."""
 
     declared: Declaration
@@ -46,11 +46,11 @@ class Runs(Mapping[str, Run]):
 
     def __init__(self, read: Callable[[Declaration], Run] | None = None) -> None:
         self._read, self._known = read, dict[str, Run]()
-        self.progress: dict[str, Progress] = {}
+        self.progress: dict[str, RunProgress] = {}
 
     def add(self, run: Run, declared: Declaration) -> None:
         self._known[run.name] = run
-        self.progress[run.name] = Progress(declared, [count for _, count in run.plan])
+        self.progress[run.name] = RunProgress(declared, [count for _, count in run.plan])
 
     def __getitem__(self, name: str) -> Run:
         declared = self.progress[name].declared

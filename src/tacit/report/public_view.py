@@ -66,7 +66,7 @@ def facts_as_of_now(facts: PublicView, since: Mapping[str, Any] | None) -> Publi
     """The facts with the total of runs that were recorded since, of which a seal tells."""
     total = as_of_now(facts.guarantee, since)
     if facts.n_tasks and total.delta > facts.guarantee.delta:
-        left = promises.with_delta(total.not_covered, total.delta, facts.n_tasks)
+        left = promises.with_raised_delta(total.not_covered, total.delta, facts.n_tasks)
         total = replace(total, not_covered=left)
     stated = {**facts.statement, "guarantee": to_json(total)}
     return replace(facts, guarantee=total, statement=stated)

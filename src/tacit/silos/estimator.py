@@ -35,7 +35,7 @@ from tacit.privacy.planning import Door
 from tacit.privacy.release import Release
 from tacit.silos.coding import Coding, coding_of
 from tacit.silos.halves import (
-    Coordinator,
+    MomentsCoordinator,
     SiloHalves,
     SiloHome,
     Silos,
@@ -212,7 +212,7 @@ class InsideSilos(PublicModels):
             )
             for j in speaking(doors)
         }
-        coordinator = Coordinator(plans, people[list(plans)], self._tie)
+        coordinator = MomentsCoordinator(plans, people[list(plans)], self._tie)
         silos = Silos(home, blocks, coordinator.any_plan.score_weights)
         return SiloHalves(silos, coordinator, doors, tuple(plans))
 

@@ -136,7 +136,7 @@ def means(rows: FloatArray, person: IntArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Coordinator:
+class MomentsCoordinator:
     """The half that is given no data: plans of those who speak, and how many people each has."""
 
     plans: dict[int, SiloPlan]
@@ -187,7 +187,7 @@ class SiloHalves(NamedTuple):
     """Both halves of a run, and the door of every silo."""
 
     silos: Silos
-    coordinator: Coordinator
+    coordinator: MomentsCoordinator
     doors: list[Door]
     speaking: tuple[int, ...]
 

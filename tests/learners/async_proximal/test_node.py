@@ -37,8 +37,8 @@ from tacit.learners.async_proximal.server import Server
 from tacit.learners.async_proximal.updates import Averaging, Descent
 from tacit.linear.losses import Logistic, Squared
 from tacit.linear.penalties import SquaredNorm, TraceNorm
-from tacit.privacy.accounting import Event, Gaussian
-from tacit.privacy.budget import Budget, Neighbours
+from tacit.privacy.accounting import Gaussian
+from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.node_runs import node_doors, node_run
@@ -118,7 +118,7 @@ def test_given_the_same_releases_nothing_in_a_node_depends_on_its_data() -> None
     one, other = node(), node(task=MeanLoss(other_X, other_y, Squared()))
     assert one.mechanism is not None
     (door,) = doors(Ledger.in_memory(), "a", [BUDGET])
-    door.open([one.mechanism.event("replace")] * one.releases)
+    door.open([one.mechanism] * one.releases)
     states: list[Own] = [one.start(), other.start()]
     column = np.zeros(D)
     for number in range(plan().releases):
@@ -238,7 +238,7 @@ from tacit.privacy.ledger import Ledger
 
 half = node(plan=plan(6, 0.5))
 (door,) = doors(Ledger(sys.argv[1]), "a", [BUDGET])
-door.open([half.mechanism.event("replace")] * half.releases)
+door.open([half.mechanism] * half.releases)
 state, column = half.start(), np.zeros(4)
 for number in range(half.releases):
     contribution, state = half.contribute(column, state)
@@ -319,9 +319,7 @@ def test_the_averaging_server_refuses_what_no_honest_node_sends() -> None:
 class Summed:
     """A door without clip and noise: what the node would send if it trusted the server."""
 
-    neighbours: Neighbours = "replace"
-
-    def open(self, plan: Sequence[Event]) -> None:
+    def open(self, mechanisms: Sequence[Mechanism]) -> None:
         """Nobody is charged."""
 
     def release(self, number: int, party: str, mechanism: Mechanism, contributions: Any) -> Release:

@@ -41,8 +41,6 @@ from tacit.learners.async_proximal.updates import (
 )
 from tacit.linear.losses import Logistic, Loss, Squared
 from tacit.linear.penalties import GroupNorm, L1Norm, TraceNorm
-from tacit.privacy.accounting import Event
-from tacit.privacy.budget import Neighbours
 from tacit.privacy.release import Mechanism
 
 ALPHA = 1e-6
@@ -331,9 +329,7 @@ def test_the_published_run_is_algorithm_1_line_by_line(epsilon: float) -> None:
 class FirstNoiseOnly:
     """A door without the second noise: the one row that a published node contributes."""
 
-    neighbours: Neighbours = "replace"
-
-    def open(self, plan: Sequence[Event]) -> None:
+    def open(self, mechanisms: Sequence[Mechanism]) -> None:
         """Nobody is charged."""
 
     def release(

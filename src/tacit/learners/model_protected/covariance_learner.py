@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -184,10 +184,10 @@ class CovarianceLearner(PrivateLearner):
         finally:
             self.__dict__.pop("_own_door", None)
 
-    def _opened(self, *given: Any) -> Door:
+    def _door(self, labels: tuple[Hashable, ...], schema: Schema) -> Door | None:
         """With a second account, of what the curator learns: another adversary, another budget."""
-        door = super()._opened(*given)
-        if self.protect_examples is None:
+        door = super()._door(labels, schema)
+        if door is None or self.protect_examples is None:
             return door
         own = open_door(
             door.ledger.beside(f"{door.ledger.dataset}, against the curator"),

@@ -7,7 +7,7 @@ rounds; ``predict_at_home`` uses that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -83,7 +83,6 @@ class NetworksInSilos(FittedNetworks):
     people: Any
     rows_per_person: int
 
-    _engine: ClassVar[Callable[..., Outcome] | None] = None  # None: that of this process
     _secret: ClassVar[Coins | None] = None  # of the run, if a party of it keeps one on its disk
 
     def _coins_and_noise(self) -> tuple[Coins, np.random.Generator | None]:

@@ -32,12 +32,7 @@ class Claim:
     @property
     def delta(self) -> float:
         """The δ of the claim."""
-        match self.event:
-            case Approximate(_, delta):
-                return delta
-            case Gaussian():
-                return self.read_at
-        return 0.0
+        return self.read_at if isinstance(self.event, Gaussian) else self.event.delta
 
     @property
     def epsilon(self) -> float:
@@ -48,13 +43,11 @@ class Claim:
 
     def amount(self) -> str:
         """The number that is claimed."""
-        match self.event:
-            case Gaussian(mu):
-                at = f"ε = {rounded_up(self.epsilon)} at δ = {rounded_up(self.read_at)}"
-                return f"μ = {rounded_up(mu)} ({at})"
-            case Approximate(epsilon, delta):
-                return f"ε = {rounded_up(epsilon)} at δ = {rounded_up(delta)}"
-        return f"ε = {rounded_up(self.event.epsilon)}"
+        at = f" at δ = {rounded_up(self.delta)}" if self.delta else ""
+        said = f"ε = {rounded_up(self.epsilon)}{at}"
+        if isinstance(self.event, Gaussian):
+            return f"μ = {rounded_up(self.event.mu)} ({said})"
+        return said
 
     def __str__(self) -> str:
         said = f", {self.source}" if self.source else ""
