@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tacit.neural.cohort import Updates
     from tacit.neural.pmtl import FederatedPlan, Method
 
-CLIENTS, DIM, SMALL, TARGET = 1_000, 20, 6, 2
+CLIENTS, DIM, SMALL, TARGET, MULTIPLIER = 1_000, 20, 6, 2, 2.0
 COINS = Coins(bytes(32))  # each client knows its own
 Batches = Callable[..., IntArray]
 Rows = tuple[FloatArray, IntArray]
@@ -148,7 +148,6 @@ class AttackedRun:
     relation: mixing.Mixing
     method: Method = "mtl"
     adaptive: bool = False
-    multiplier: float = 2.0
 
     @property
     def name(self) -> str:
@@ -160,7 +159,7 @@ class AttackedRun:
         from tacit.neural.pmtl import Adaptive, FederatedPlan
 
         adaptive = Adaptive() if self.adaptive else None
-        settings = (self.relation, self.sampler, SMALL, self.multiplier, self.method, adaptive)
+        settings = (self.relation, self.sampler, SMALL, MULTIPLIER, self.method, adaptive)
         return FederatedPlan(*settings)
 
 
@@ -224,7 +223,7 @@ def moved_by(subject: AttackedRun, one: Rows, other: Rows, rounds: int) -> float
 def attacked(subject: AttackedRun, asked: Asked) -> AuditResult:
     """The worst attack on a run, at its worst round."""
     mu, attack = worst_of(subject)
-    event = Gaussian(2 / subject.multiplier)
+    event = Gaussian(2 / MULTIPLIER)
     claim = task_claim(event, "FederatedMTL.guarantee_", read_at=asked.delta)
     return exact(mu, claim, attack)
 

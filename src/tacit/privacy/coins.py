@@ -10,12 +10,13 @@ Exponents x are integers in units of 2^−52.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from tacit.arrays import BoolArray, IntArray
 from tacit.privacy.big_integers import UNIT_BITS, series
-from tacit.privacy.noise import Source
+from tacit.privacy.noise import Source, is_below
 
 EXPONENT_BITS = 52
 
@@ -44,21 +45,9 @@ def falls(exponents: IntArray, source: Source) -> BoolArray:
     level = np.exp(exponents * -(2.0**-EXPONENT_BITS)) * 2.0**53
     fallen: BoolArray = w + 1 <= level * (1 - 2.0**-42)
     for i in np.flatnonzero(~fallen & (w <= level * (1 + 2.0**-42))):
-        fallen[i] = _settled(int(exponents[i]), int(words[i]), source)
+        level = partial(series, int(exponents[i]) << (UNIT_BITS - EXPONENT_BITS), 0)
+        fallen[i] = exponents[i] == 0 or is_below(level, int(words[i]), 64, source)
     return fallen
-
-
-def _settled(exponent: int, prefix: int, source: Source) -> bool:
-    """Is U = 0.prefix… below e^−x? Draws further bits of U as needed."""
-    bits = 64
-    while exponent:
-        level = series(exponent << (UNIT_BITS - EXPONENT_BITS), 0, bits)
-        if prefix + 2 <= level:
-            return True
-        if prefix >= level + 1:
-            return False
-        prefix, bits = (prefix << 64) | int(source.words(1)[0]), bits + 64
-    return True
 
 
 def below(bound: int, count: int, source: Source) -> IntArray:

@@ -9,7 +9,7 @@ from tacit.privacy.lists import lengthened
 from tacit.privacy.release import Key
 from tacit.privacy.runs import Run
 from tacit.privacy.snapshot import written
-from tacit.privacy.spending import Declaration, Spending
+from tacit.privacy.spending import DeclaredAt, Spending
 from tacit.privacy.store import IndexedKey, Store
 
 UNREADABLE = (TacitError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
@@ -31,7 +31,7 @@ def read_entry(store: Store, row: Row) -> Entry:
     return Entry(row.seq, row.kind, payload, row.digest.hex())
 
 
-def read_declared(store: Store, declared: Declaration) -> Entry:
+def read_declared(store: Store, declared: DeclaredAt) -> Entry:
     """An entry whose digest is known: LedgerCorrupt if it is another one."""
     before, row = store.row(declared.seq - 1), store.row(declared.seq)
     previous = GENESIS if before is None else before.digest
@@ -42,7 +42,7 @@ def read_declared(store: Store, declared: Declaration) -> Entry:
     return read_entry(store, row)
 
 
-def read_run(store: Store, declared: Declaration) -> Run:
+def read_run(store: Store, declared: DeclaredAt) -> Run:
     """The run that was declared before a snapshot, which knows the digest of its entry."""
     return Run.from_json(read_declared(store, declared).payload)
 

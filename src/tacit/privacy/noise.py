@@ -35,7 +35,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -212,14 +212,16 @@ def _buckets(count: int, law: _Law, source: Source) -> IntArray:
 # --- choosing a cell, and rounding ---------------------------------------------------------------
 
 
-def _settle_acceptance(law: _Law, first: int, j: int, prefix: int, source: Source) -> bool:
-    """Is V = 0.prefix… below the mass ratio? Draws further bits of V as needed."""
-    bits = _ACCEPT_BITS
+def is_below(level: Callable[[int], int], prefix: int, bits: int, source: Source) -> bool:
+    """Is a uniform V = 0.prefix…, of which so many bits are known, below a number x?
+
+    level(bits) is 2^bits x, with an error below 1. Draws further bits of V as needed.
+    """
     while True:
-        ratio = _mass_ratio(law, first, first + j, bits)
-        if prefix + 2 <= ratio:
+        x = level(bits)
+        if prefix + 2 <= x:
             return True
-        if prefix >= ratio + 1:
+        if prefix >= x + 1:
             return False
         prefix, bits = (prefix << 64) | int(source.words(1)[0]), bits + 64
 
@@ -237,7 +239,10 @@ def _accepted(law: _Law, first: IntArray, j: IntArray, v: IntArray, source: Sour
         ratio = np.exp(rise[open_] * -(2.0**-UNIT_BITS)) * 2.0**_ACCEPT_BITS
         accepted[open_] = v[open_] + 2 <= ratio
         for i in open_[np.abs(v[open_] - ratio) < 2]:
-            accepted[i] = _settle_acceptance(law, int(first[i]), int(j[i]), int(v[i]), source)
+            cells = int(first[i]), int(first[i] + j[i])
+            accepted[i] = is_below(
+                partial(_mass_ratio, law, *cells), int(v[i]), _ACCEPT_BITS, source
+            )
     return accepted
 
 

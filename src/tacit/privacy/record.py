@@ -28,7 +28,7 @@ from tacit.privacy.ledger_rows import UNREADABLE, Fold, read_declared, read_entr
 from tacit.privacy.release import Key, Release
 from tacit.privacy.runs import Cap
 from tacit.privacy.snapshot import restored
-from tacit.privacy.spending import Declaration, Spending
+from tacit.privacy.spending import DeclaredAt, Spending
 from tacit.privacy.store import LOCK, IndexedKey, Place, Store
 from tacit.privacy.store_file import FOLDED, SCHEMA_VERSION
 from tacit.privacy.verification import verdict
@@ -217,7 +217,7 @@ class Record:
                 return
             if row.kind != "snapshot":  # the index that found it is not trusted
                 return
-            declared = Declaration(row.seq, row.digest.hex())
+            declared = DeclaredAt(row.seq, row.digest.hex())
             digest = read_declared(self._store, declared).payload["sha256"]
             blob = self._store.blob(digest)
             if blob is not None:

@@ -29,7 +29,7 @@ from tacit.errors import InvalidInput
 from tacit.privacy.account import Account
 from tacit.privacy.chain import canonical, event_from_json, event_to_json
 from tacit.privacy.runs import Promise, Run, budgets_from_json, budgets_to_json, packed, unpacked
-from tacit.privacy.spending import Declaration, RunProgress, Runs, Spending
+from tacit.privacy.spending import DeclaredAt, RunProgress, Runs, Spending
 
 FORMAT = 1
 FEWEST, BYTES_AN_ENTRY = 500, 4_096
@@ -60,14 +60,14 @@ def written(state: Spending) -> bytes:
     ).encode()
 
 
-def restored(blob: bytes, read: Callable[[Declaration], Run]) -> Spending:
+def restored(blob: bytes, read: Callable[[DeclaredAt], Run]) -> Spending:
     """Inverse of written; ``read`` reads the entry that declared a run, when it is needed."""
     fields = json.loads(blob)
     if fields["format"] != FORMAT:
         raise InvalidInput(f"a snapshot of format {fields['format']}, expected {FORMAT}")
     runs = Runs(read)
     for name, seq, digest, *progress in fields["runs"]:
-        runs.progress[name] = RunProgress(Declaration(seq, digest), *progress)
+        runs.progress[name] = RunProgress(DeclaredAt(seq, digest), *progress)
     accounts = {each["dataset"]: _account_from_json(each) for each in fields["accounts"]}
     return Spending(fields["identity"], runs, set(fields["certificates"]), accounts)
 

@@ -23,7 +23,7 @@ from tacit.privacy.runs import Promise, Run
 from tacit.tasks.labels import canonical_label
 
 
-class Declaration(NamedTuple):
+class DeclaredAt(NamedTuple):
     """The entry that declared a run."""
 
     seq: int
@@ -34,7 +34,7 @@ class Declaration(NamedTuple):
 class RunProgress:
     """How far a run is."""
 
-    declared: Declaration
+    declared: DeclaredAt
     left: list[int]  # of each planned event
     begun: bool = False
     block_due: bool = True
@@ -44,11 +44,11 @@ class RunProgress:
 class Runs(Mapping[str, Run]):
     """The declared runs by name. Those before a snapshot are read when they are asked for."""
 
-    def __init__(self, read: Callable[[Declaration], Run] | None = None) -> None:
+    def __init__(self, read: Callable[[DeclaredAt], Run] | None = None) -> None:
         self._read, self._known = read, dict[str, Run]()
         self.progress: dict[str, RunProgress] = {}
 
-    def add(self, run: Run, declared: Declaration) -> None:
+    def add(self, run: Run, declared: DeclaredAt) -> None:
         self._known[run.name] = run
         self.progress[run.name] = RunProgress(declared, [count for _, count in run.plan])
 
@@ -87,7 +87,7 @@ class Spending:
             case "ledger":
                 self.identity = str(entry.payload["identity"])
             case "run":
-                declared = Declaration(entry.seq, entry.digest)
+                declared = DeclaredAt(entry.seq, entry.digest)
                 self._apply_run(Run.from_json(entry.payload), declared, strict)
             case "spend":
                 self._apply_spend(entry, strict)
@@ -98,7 +98,7 @@ class Spending:
             case _:
                 raise LedgerCorrupt(f"entry {entry.seq} is of an unknown kind {entry.kind!r}")
 
-    def _apply_run(self, run: Run, declared: Declaration, strict: bool) -> None:
+    def _apply_run(self, run: Run, declared: DeclaredAt, strict: bool) -> None:
         if run.name in self.runs:
             raise LedgerCorrupt(f"run {run.name!r} was declared twice")
         account = self.account(run.dataset)

@@ -78,6 +78,9 @@ class InsideSilos(PublicModels):
     silos_per_person: Count = 1
     people: Size | Mapping[Any, Size] | None = None
 
+    _person_of = None  # whose row each is, while a fit lasts
+    _named_people = False  # whether the last fit was told
+
     # --- fitting ---------------------------------------------------------------------------------
 
     def fit(
@@ -94,7 +97,7 @@ class InsideSilos(PublicModels):
     ) -> Self:
         """As fit, from tasks that were already read and scaled; ``person`` is of the rows as they
         were before."""
-        with self._naming(self.__dict__.get("_person_of") if person is None else person):
+        with self._naming(self._person_of if person is None else person):
             super().fit_tasks(tasks, schema, progress=progress)
         return self
 
@@ -103,7 +106,7 @@ class InsideSilos(PublicModels):
         """Whose rows they are: kept while a fit lasts."""
         if person is not None and self.unit == "task":
             raise InvalidInput("person= names people inside silos: fit with unit='example'")
-        before = self.__dict__.get("_person_of")
+        before = self._person_of
         self._person_of, self._named_people = person, person is not None
         try:
             yield
@@ -112,7 +115,7 @@ class InsideSilos(PublicModels):
 
     def _declare(self, X: Any, y: Any, task: Any) -> tuple[Schema, TaskSet]:
         schema, tasks = super()._declare(X, y, task)
-        person = self.__dict__.get("_person_of")
+        person = self._person_of
         if person is not None and not schema.drops and len(np.asarray(person)) != tasks.n_rows:
             raise InvalidInput(
                 f"person names {len(np.asarray(person))} rows, X has {tasks.n_rows}: a name for "
@@ -130,7 +133,7 @@ class InsideSilos(PublicModels):
             plain.declared_features,
             plain.declared_target,
             coding_of(schema),
-            _numbers(self.__dict__.get("_person_of"), tasks.order),
+            _numbers(self._person_of, tasks.order),
         )
 
     def _check(self) -> None:
@@ -237,7 +240,7 @@ class InsideSilos(PublicModels):
     def _unit(self) -> Guarantee:
         if self.unit == "task":
             return super()._unit()
-        return promised_to_people(getattr(self, "_named_people", False), int(self.silos_per_person))
+        return promised_to_people(self._named_people, int(self.silos_per_person))
 
     def _part(self, run: str, number: int) -> str:
         return run if self.unit == "task" else node_run(run, number)

@@ -157,11 +157,9 @@ class BetweenTasks(PrivateLearner):
     def _participant(self, home: Home, facts: Facts) -> Tasks | TaskLearners:
         if not self.as_published:
             return Tasks(home, None if self.clip_norm == "auto" else float(self.clip_norm))
-        self._coins: tuple[int, ...] = (
-            secrets.randbits(128),
-        )  # of the trusted side: they choose the cohorts
-        if self.noise == "simulated" and self.random_state is not None:
-            self._coins = int(self.random_state), 1
+        seeded = self.noise == "simulated" and self.random_state is not None
+        # of the trusted side: they choose the cohorts
+        self._coins = (int(self.random_state or 0), 1) if seeded else (secrets.randbits(128),)
         return self._learners(home)
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:

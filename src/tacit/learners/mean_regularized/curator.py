@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,7 @@ from tacit.errors import InvalidInput
 from tacit.estimator.open_scale import SHARE as SCALE_SHARE
 from tacit.estimator.open_scale import unclear, voted_scales
 from tacit.learners.mean_regularized.participant import VOTED
-from tacit.linear.model_averaging import (
-    prior_of_votes,
-)
+from tacit.linear.model_averaging import prior_of_votes
 from tacit.linear.single_task_fits import PENALTIES
 from tacit.privacy.mechanisms import GaussianSum, VoteSum
 from tacit.privacy.release import Declared, Release
@@ -90,12 +89,13 @@ class Curator:
 
     def _scales(self, release: Release, sigma: float) -> Public:
         """Twice the most voted size; own units if a winner does not stand out of the noise."""
-        declared = self.undeclared, self.declared_target
-        return {
-            "own_units": release.map(lambda total: unclear(total, sigma, *declared)),
-            "target_scale": release.map(lambda total: voted_scales(total, sigma, *declared)[0]),
-            "feature_scale": release.map(lambda total: voted_scales(total, sigma, *declared)[1]),
-        }
+
+        def found(total: FloatArray) -> dict[str, Any]:
+            seen = total, sigma, self.undeclared, self.declared_target
+            target, feature = voted_scales(*seen)
+            return {"own_units": unclear(*seen), "target_scale": target, "feature_scale": feature}
+
+        return Release.derive(found, release)
 
     def _direction(self, shared: Public, release: Release, sigma: float) -> Public:
         """v at norm one, and the share of its length that is not noise, 1 − Dσ²/‖Σ‖²."""
