@@ -27,7 +27,7 @@ from tacit.certificate.documents import SEAL, file_digest, rendered, signed, sig
 from tacit.certificate.issuing import first_line
 from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.json_converter import from_json
-from tacit.privacy import promises
+from tacit.privacy import not_covered
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Key, Ledger
@@ -194,8 +194,8 @@ def test_what_was_spent_between_the_fit_and_the_certificate_is_in_it() -> None:
     assert found["delta"] == pytest.approx(2e-5)
     assert (found["proven"], found["secure_noise"], found["runs"]) == (False, False, 2)
     assert "simulated noise" in found["reason"]
-    assert promises.delta_beside(2e-5, 3) in found["not_covered"]
-    assert promises.delta_beside(1e-5, 3) not in found["not_covered"]
+    assert not_covered.delta_beside(2e-5, 3) in found["not_covered"]
+    assert not_covered.delta_beside(1e-5, 3) not in found["not_covered"]
 
 
 def test_a_raised_delta_is_said_once_and_of_the_people_it_was_said_of() -> None:
@@ -204,8 +204,8 @@ def test_a_raised_delta_is_said_once_and_of_the_people_it_was_said_of() -> None:
     spend(ledger, "theirs")
     of_people = replace(about, guarantee=beside_units(about.guarantee, 500))
     found = issued(of_people, None)["guarantee"]["not_covered"]
-    about_delta = [sentence for sentence in found if sentence.startswith(promises.DELTA)]
-    assert about_delta == [promises.delta_beside(2e-5, 500, "people")]
+    about_delta = [sentence for sentence in found if sentence.startswith(not_covered.DELTA)]
+    assert about_delta == [not_covered.delta_beside(2e-5, 500, "people")]
 
 
 def test_tasks_with_different_budgets_are_different_accounts() -> None:

@@ -17,7 +17,7 @@ import tacit
 from tacit import AsyncProximal, Budget, Ledger, MeanRegularized, folder
 from tacit.certificate import checked, digest
 from tacit.errors import InvalidInput, UntrustedMessage
-from tacit.privacy import promises
+from tacit.privacy import not_covered
 from tacit.privacy.signing import ENVIRONMENT, Signer, signer_in
 
 RANGES = {"x0": (-1, 1), "x1": (-1, 1), "target": (-1, 1)}
@@ -148,8 +148,8 @@ def test_a_model_that_went_to_another_process_takes_its_certificate_along(tmp_pa
 def test_every_certificate_says_what_it_does_not_cover() -> None:
     for learner, units, noun in ((MeanRegularized, 10, "units"), (AsyncProximal, 60, "examples")):
         said = fitted(learner).certificate()["guarantee"]["not_covered"]
-        assert {*promises.ALWAYS, promises.PREPROCESSING} <= {*said}
-        assert promises.delta_beside(1e-5, units, noun) in said
+        assert {*not_covered.ALWAYS, not_covered.PREPROCESSING} <= {*said}
+        assert not_covered.delta_beside(1e-5, units, noun) in said
 
 
 def test_budgets_of_their_own_make_accounts_of_their_own(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from tacit.errors import BudgetExceeded, InvalidInput, LedgerError
 from tacit.privacy import accounting, prices
-from tacit.privacy.account import COMPARED, IN_FLOATS
 from tacit.privacy.accounting import Event, Gaussian, Poisson, Pure
 from tacit.privacy.budget import Budget, Neighbours
+from tacit.privacy.dataset_account import COMPARED, IN_FLOATS
 from tacit.privacy.ledger import Key, Ledger
 
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy.account import Statement
 from tacit.privacy.chain import Entry, canonical
+from tacit.privacy.dataset_account import Statement
 from tacit.privacy.runs import Run
 from tacit.privacy.spending import Spending
 from tacit.tasks.labels import canonical_label

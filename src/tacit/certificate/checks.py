@@ -25,10 +25,10 @@ from tacit.certificate.issuing import first_line
 from tacit.certificate.meaning import means
 from tacit.errors import BudgetExceeded, TacitError
 from tacit.json_converter import from_json, to_json
-from tacit.privacy import promises
-from tacit.privacy.account import Statement
+from tacit.privacy import not_covered
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import canonical
+from tacit.privacy.dataset_account import Statement
 from tacit.privacy.mechanisms.recorded import other_than_recorded, taken_as_stated
 from tacit.privacy.planning import UNIT
 from tacit.rounding import rounded_down, rounded_up
@@ -254,14 +254,14 @@ def _unsaid(guarantee: Guarantee, accounts: list[Mapping[str, Any]]) -> Iterator
     units = sum(int(account["tasks"]) for account in accounts)
     yield from unsaid(guarantee, UNIT)
     said = set(guarantee.not_covered)
-    needed = set(promises.ALWAYS)
-    of_people = guarantee.unit != UNIT.unit and any(s.startswith(promises.DELTA) for s in said)
+    needed = set(not_covered.ALWAYS)
+    of_people = guarantee.unit != UNIT.unit and any(s.startswith(not_covered.DELTA) for s in said)
     if guarantee.delta and not of_people:
-        needed.add(promises.delta_beside(guarantee.delta, units))
+        needed.add(not_covered.delta_beside(guarantee.delta, units))
     for sentence in sorted(needed - said):
         yield f"it does not say what is not covered: {sentence}"
-    if not any(sentence.startswith(promises.OUTSIDE) for sentence in said):
-        yield f"it does not say what is not covered: {promises.PREPROCESSING}"
+    if not any(sentence.startswith(not_covered.OUTSIDE) for sentence in said):
+        yield f"it does not say what is not covered: {not_covered.PREPROCESSING}"
 
 
 def unsaid(guarantee: Guarantee, promise: Guarantee) -> Iterator[str]:

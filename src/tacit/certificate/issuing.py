@@ -23,7 +23,7 @@ from tacit.certificate.documents import Document
 from tacit.certificate.meaning import means
 from tacit.errors import InvalidInput, UntrustedMessage
 from tacit.json_converter import to_json
-from tacit.privacy import promises
+from tacit.privacy import not_covered
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import canonical, sha256
 from tacit.privacy.ledger import Ledger
@@ -84,7 +84,7 @@ def _as_recorded(about: CertifiedRun, ledger: Ledger) -> tuple[Guarantee, Docume
     new = [doubt for doubt in found.doubts if doubt not in guarantee.reason]
     left = guarantee.not_covered
     if found.delta > guarantee.delta:
-        left = promises.with_raised_delta(left, found.delta, len(tasks))
+        left = not_covered.with_raised_delta(left, found.delta, len(tasks))
     raised = replace(
         guarantee,
         epsilon=max(guarantee.epsilon, found.epsilon),

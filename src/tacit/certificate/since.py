@@ -14,8 +14,8 @@ from typing import Any
 
 from tacit.certificate.accounts import charged_by, folded, parts_of
 from tacit.folder import RunState
-from tacit.privacy.account import Statement
 from tacit.privacy.budget import Guarantee
+from tacit.privacy.dataset_account import Statement
 from tacit.privacy.ledger import Ledger
 
 Since = dict[str, Any]

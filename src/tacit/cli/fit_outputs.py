@@ -34,7 +34,7 @@ def write_outputs(
 ) -> list[Path]:
     """The certificate, with everything that was declared on the command line, the model, the page
     that may be shown to anyone, and their seal."""
-    from tacit.privacy.promises import with_attestation
+    from tacit.privacy.not_covered import with_attestation
     from tacit.privacy.runs import made_now
     from tacit.report.pages import write_pages
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit.certificate.accounts import folded
-from tacit.privacy.account import Account, Statement
 from tacit.privacy.accounting import Cost, gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget
+from tacit.privacy.dataset_account import Account, Statement
 from tacit.privacy.ledger import Entry, Ledger
 from tacit.privacy.runs import Run
 from tacit.privacy.spending import Spending

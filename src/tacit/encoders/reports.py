@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from tacit.arrays import FloatArray
 from tacit.certificate import CertifiedRun
 from tacit.errors import LedgerError
-from tacit.privacy.account import IN_FLOATS
 from tacit.privacy.accounting import Event, Pure
 from tacit.privacy.budget import Budget, Guarantee
+from tacit.privacy.dataset_account import IN_FLOATS
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.local import LocalMechanism
+from tacit.privacy.not_covered import PREPROCESSING, REPORTS, not_covered
 from tacit.privacy.planning import SIMULATED
-from tacit.privacy.promises import PREPROCESSING, REPORTS, not_covered
 from tacit.privacy.release import Key, Mechanism, new_run
 from tacit.tasks import task_codes
 

@@ -19,7 +19,7 @@ from weakref import WeakSet
 from tacit.errors import LedgerError, TacitError
 from tacit.privacy.chain import Row, canonical, link
 from tacit.privacy.ledger_rows import read_entry
-from tacit.privacy.lists import shortened
+from tacit.privacy.long_lists import shortened
 from tacit.privacy.record import Record
 from tacit.privacy.snapshot import due, written
 from tacit.privacy.store import LOCK, Store
@@ -29,7 +29,7 @@ MOMENT = 0.02
 """Seconds: about what a commit takes, which all who come too late would wait for."""
 
 LONG_TEXT = 4_096
-"""A longer payload holds long lists by their digest (lists.py)."""
+"""A longer payload holds long lists by their digest (long_lists.py)."""
 
 
 class Caller:

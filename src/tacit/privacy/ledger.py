@@ -30,7 +30,6 @@ import numpy as np
 from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, LedgerError
 from tacit.privacy import prices, runs
-from tacit.privacy.account import Statement
 from tacit.privacy.accounting import Event
 from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget
 from tacit.privacy.chain import (
@@ -46,6 +45,7 @@ from tacit.privacy.chain import (
     sha256,
 )
 from tacit.privacy.committing import Writing
+from tacit.privacy.dataset_account import Statement
 from tacit.privacy.ledger_rows import read_entry
 from tacit.privacy.record import checked_key, npy
 from tacit.privacy.release import Declared, Key, Mechanism, Release, new_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, TacitError
 from tacit.folder import DEEPEST, is_deep
 from tacit.privacy.chain import GENESIS, Entry, Row, link, linked, parsed, sha256
-from tacit.privacy.lists import lengthened
+from tacit.privacy.long_lists import lengthened
 from tacit.privacy.release import Key
 from tacit.privacy.runs import Run
 from tacit.privacy.snapshot import written

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from tacit.errors import PrivacyWarning
 from tacit.privacy.budget import Guarantee
+from tacit.privacy.not_covered import SEVERAL_SILOS, with_delta
 from tacit.privacy.planning import UNIT, Door
-from tacit.privacy.promises import SEVERAL_SILOS, with_delta
 
 PEOPLE = replace(
     UNIT,

@@ -16,7 +16,7 @@ from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget, Guarantee, Neighbo
 from tacit.privacy.chain import event_from_json
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import PURE
-from tacit.privacy.promises import not_covered
+from tacit.privacy.not_covered import not_covered
 from tacit.privacy.release import Key, Mechanism, Release, new_run
 from tacit.tasks.labels import canonical_label, require_one_text
 

@@ -21,9 +21,9 @@ from numpy.lib import format as npy_format
 
 from tacit.arrays import Array
 from tacit.errors import InvalidInput, LedgerCorrupt
-from tacit.privacy.account import Statement
 from tacit.privacy.accounting import Cost
 from tacit.privacy.chain import Anchor, Entry, Verdict, sha256
+from tacit.privacy.dataset_account import Statement
 from tacit.privacy.ledger_rows import UNREADABLE, Fold, read_declared, read_entry, read_run
 from tacit.privacy.release import Key, Release
 from tacit.privacy.runs import Cap

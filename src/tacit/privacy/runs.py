@@ -21,7 +21,7 @@ from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Event, Poisson, Pure, Visible
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.chain import event_from_json, event_to_json
-from tacit.privacy.promises import SEVERAL_SILOS
+from tacit.privacy.not_covered import SEVERAL_SILOS
 from tacit.tasks.labels import canonical_label
 
 SAMPLED: frozenset[type] = frozenset({Poisson, Visible})

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInput
-from tacit.privacy.account import Account
 from tacit.privacy.chain import canonical, event_from_json, event_to_json
+from tacit.privacy.dataset_account import Account
 from tacit.privacy.runs import Promise, Run, budgets_from_json, budgets_to_json, packed, unpacked
 from tacit.privacy.spending import DeclaredAt, RunProgress, Runs, Spending
 

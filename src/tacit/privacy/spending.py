@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from tacit.arrays import FloatArray
 from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError
-from tacit.privacy.account import COMPARED, IN_FLOATS, Account, Statement
 from tacit.privacy.accounting import Cost, Event
 from tacit.privacy.chain import Entry, agree, event_from_json
+from tacit.privacy.dataset_account import COMPARED, IN_FLOATS, Account, Statement
 from tacit.privacy.prices import event_charge, priced, refusal
 from tacit.privacy.runs import Promise, Run
 from tacit.tasks.labels import canonical_label

@@ -16,7 +16,7 @@ from tacit.certificate.since import as_of_now
 from tacit.errors import InvalidInput
 from tacit.folder import CERTIFICATE, MODEL, read_json, read_tensors
 from tacit.json_converter import from_json, to_json
-from tacit.privacy import promises
+from tacit.privacy import not_covered
 from tacit.privacy.accounting import Cost, cost
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.chain import event_from_json
@@ -66,7 +66,7 @@ def facts_as_of_now(facts: PublicView, since: Mapping[str, Any] | None) -> Publi
     """The facts with the total of runs that were recorded since, of which a seal tells."""
     total = as_of_now(facts.guarantee, since)
     if facts.n_tasks and total.delta > facts.guarantee.delta:
-        left = promises.with_raised_delta(total.not_covered, total.delta, facts.n_tasks)
+        left = not_covered.with_raised_delta(total.not_covered, total.delta, facts.n_tasks)
         total = replace(total, not_covered=left)
     stated = {**facts.statement, "guarantee": to_json(total)}
     return replace(facts, guarantee=total, statement=stated)
