@@ -34,6 +34,7 @@ from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum, LaplaceSum
 from tacit.privacy.people import beside_units
 from tacit.privacy.planning import UNIT, stated
+from tacit.privacy.runs import RunTerms
 from tacit.privacy.signing import Signer
 
 TASKS = ("north", "south", "7")
@@ -52,7 +53,8 @@ def spend(
     """Three of four planned releases."""
     rng = np.random.default_rng(0) if simulated else None
     event = MECHANISM.event("replace")
-    ledger.open_run(run, TASKS, budget or Budget(1.0), [event] * 4, secure=not simulated, **more)
+    terms = RunTerms(secure=not simulated, **more)
+    ledger.open_run(run, TASKS, budget or Budget(1.0), [event] * 4, terms)
     for number in range(3):
         ledger.release(MECHANISM, np.ones((3, 2)), key=Key(run, number, "all"), rng=rng)
     spends = [e.payload for e in ledger.entries() if e.kind == "spend" and e.payload["run"] == run]

@@ -13,6 +13,7 @@ from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Key
 from tacit.privacy.mechanisms import LaplaceSum
+from tacit.privacy.runs import RunTerms
 
 ALPHA = 1e-6
 BUDGET = Budget(8.0)
@@ -83,7 +84,7 @@ def test_canaries_are_apart() -> None:
 def test_the_recorder_knows_gaussian_releases_only() -> None:
     ledger = Recorder()
     mechanism = LaplaceSum(1.0, 1.0)
-    ledger.open_run("run", ["a"], Budget(4.0), [mechanism.event("replace")], secure=False)
+    ledger.open_run("run", ["a"], Budget(4.0), [mechanism.event("replace")], RunTerms(secure=False))
     ledger.release(mechanism, np.ones((1, 2)), key=Key("run", 0, "c"), rng=np.random.default_rng(0))
     with pytest.raises(InvalidInput, match="not known"):
         _ = ledger.seen

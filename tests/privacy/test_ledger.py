@@ -34,6 +34,7 @@ from tacit.privacy.accounting import (
 )
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.ledger import Declared, Key, Ledger, Release, new_run
+from tacit.privacy.runs import RunTerms
 
 
 @dataclass
@@ -424,12 +425,13 @@ def void(_: object) -> None:
 def test_a_run_has_one_kind_of_noise_and_says_which() -> None:
     """Seeded bits that come back under the same name would be called secure otherwise."""
     ledger, rng = Ledger.in_memory(), np.random.default_rng(0)
-    ledger.open_run("run", ["a"], Budget(1.0), [Gaussian(0.1)] * 2, secure=False, doubts=["seeded"])
+    seeded = RunTerms(secure=False, doubts=["seeded"])
+    ledger.open_run("run", ["a"], Budget(1.0), [Gaussian(0.1)] * 2, seeded)
     assert not ledger.release(Fake(Gaussian(0.1)), None, key=key(1), rng=rng).secure
     with pytest.raises(LedgerError, match="declared with simulated noise"):
         ledger.release(Fake(Gaussian(0.1)), None, key=key(2))
     with pytest.raises(LedgerError, match="declared with other secure"):
-        ledger.open_run("run", ["a"], Budget(1.0), [Gaussian(0.1)] * 2, doubts=["seeded"])
+        ledger.open_run("run", ["a"], Budget(1.0), [Gaussian(0.1)] * 2, RunTerms(doubts=["seeded"]))
     assert not ledger.release(Fake(Gaussian(0.1)), None, key=key(1), rng=rng).secure
 
 

@@ -23,6 +23,7 @@ from tacit.privacy.chain import canonical, link, sha256
 from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.ledger_rows import Fold
 from tacit.privacy.mechanisms import GaussianSum, LaplaceSum
+from tacit.privacy.runs import RunTerms
 from tacit.privacy.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v2" / "pupils.csv.ledger.sqlite"
@@ -72,8 +73,8 @@ def grown(path: Path, releases: int = 20) -> None:
         ledger.open_run("run", ["a", "b"], Budget(1.0), [SUMS.event("replace")] * 100)
         ledger.open_run(
             "uneven", ["b", "c", "d"], [Budget(1.0), Budget(0.5), None],
-            [Gaussian(0.005)] * 3, shares=[1.0, 0.5, 0.0], secure=False, doubts=["a doubt"],
-            family="family/one",
+            [Gaussian(0.005)] * 3, RunTerms(secure=False, doubts=["a doubt"], family="family/one"),
+            shares=[1.0, 0.5, 0.0],
         )  # fmt: skip
         coarse = GaussianSum(1.0, 400.0)
         for number in range(3):
@@ -81,7 +82,9 @@ def grown(path: Path, releases: int = 20) -> None:
             ledger.release(coarse, np.ones((3, 2)), key=key(number, "uneven"), rng=rng)
         ledger.record_certificate("ab" * 32)
         other = ledger.beside("other", cap=Budget(1.0))
-        other.open_run("planned", ["x"], Budget(1.0), [Pure(0.1)], planned=3, secure=False)
+        other.open_run(
+            "planned", ["x"], Budget(1.0), [Pure(0.1)], RunTerms(planned=3, secure=False)
+        )
         other.release(
             LaplaceSum(1.0, 20.0), np.zeros((1, 1)), key=key(0, "planned"),
             rng=np.random.default_rng(0),

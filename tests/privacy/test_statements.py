@@ -21,6 +21,7 @@ from tacit.privacy.accounting import Event, Gaussian, Poisson, Pure
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.dataset_account import COMPARED, IN_FLOATS
 from tacit.privacy.ledger import Key, Ledger
+from tacit.privacy.runs import RunTerms
 
 
 class Fake:
@@ -56,7 +57,7 @@ def run(
 ) -> None:
     """Declares a run and releases all of it."""
     budget = budget or Budget(3.0)
-    ledger.open_run(name, tasks, budget, [event] * count, secure=rng is None, **terms)
+    ledger.open_run(name, tasks, budget, [event] * count, RunTerms(secure=rng is None, **terms))
     for number in range(count):
         ledger.release(Fake(event, exact=exact), None, key=Key(name, number, "x"), rng=rng)
 
@@ -152,7 +153,9 @@ def test_simulated_noise_before_secure_noise_makes_all_of_it_simulated() -> None
 
 def test_a_run_that_was_only_declared_taints_nothing() -> None:
     ledger = Ledger.in_memory()
-    ledger.open_run("never", ["a"], Budget(1.0), [Gaussian(0.1)], doubts=["a"], secure=False)
+    ledger.open_run(
+        "never", ["a"], Budget(1.0), [Gaussian(0.1)], RunTerms(doubts=["a"], secure=False)
+    )
     run(ledger, "sound", Gaussian(0.1))
     found = ledger.statement(["a"])
     assert (found.proven, found.secure_noise, found.runs) == (True, True, 1)

@@ -19,6 +19,7 @@ from tacit.privacy.auditing import AuditResult, Side, above
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Key, Ledger
 from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.runs import RunTerms
 
 LABELS = ("a", "b", "c", "target")
 RELEASES = 2
@@ -30,7 +31,7 @@ def released(
     """n runs of two releases (n, 2, d) through one ledger, and Σμ² that it recorded for each."""
     ledger = Ledger.in_memory()
     plan = [mechanism.event("replace")] * (RELEASES * n)
-    ledger.open_run("audit", LABELS, Budget(1e9, 0.5), plan, secure=False)
+    ledger.open_run("audit", LABELS, Budget(1e9, 0.5), plan, RunTerms(secure=False))
     rows = sum_pair("replace").rows
     order = (rows[side], rows[1 - side])
     values = [

@@ -31,6 +31,7 @@ from tacit.privacy.mechanisms.local import LocalMechanism
 from tacit.privacy.not_covered import PREPROCESSING, REPORTS, not_covered
 from tacit.privacy.planning import SIMULATED
 from tacit.privacy.release import Key, Mechanism, new_run
+from tacit.privacy.runs import RunTerms
 from tacit.tasks import task_codes
 
 ONCE = "each row another person, who reports once"
@@ -88,7 +89,7 @@ def reported(
     event = mechanism.event("replace")
     runs = list(_runs(user, len(rows)))
     for run, labels, turns in runs:
-        door.open_run(run, labels, budget, [event] * len(turns), **terms)
+        door.open_run(run, labels, budget, [event] * len(turns), terms)
     out = np.empty(rows.shape)
     for run, _, turns in runs:
         for turn, where in enumerate(turns, start=1):
@@ -118,16 +119,11 @@ def _runs(user: Any, n: int) -> Iterator[tuple[str, list[Hashable], list[NDArray
 
 def _terms(
     mechanism: Mechanism, reports: int, *, secure: bool, doubts: tuple[str, ...]
-) -> dict[str, Any]:
+) -> RunTerms:
     """What every run of reports declares: who is protected, from whom, in how many reports."""
     event = mechanism.event("replace")
-    return {
-        "unit": _unit(event, reports),
-        "adversary": LOCAL.adversary,
-        "secure": secure,
-        "doubts": doubts,
-        "planned": reports if isinstance(event, Pure) and reports > 1 else 0,
-    }
+    planned = reports if isinstance(event, Pure) and reports > 1 else 0
+    return RunTerms(_unit(event, reports), LOCAL.adversary, secure, doubts, planned)
 
 
 def _unit(event: Event, reports: int) -> str:
@@ -212,7 +208,7 @@ def rehearsed(
     ledger, run, event = Ledger.in_memory(cap=budget), new_run(), mechanism.event("replace")
     doubts = () if promised.proven else (promised.reason,)
     terms = _terms(mechanism, reports, secure=promised.secure_noise, doubts=doubts)
-    ledger.open_run(run, [ANYBODY], budget, [event] * reports, **terms)
+    ledger.open_run(run, [ANYBODY], budget, [event] * reports, terms)
     rng = None if promised.secure_noise else np.random.default_rng(0)
     for turn in range(1, reports + 1):
         ledger.release(mechanism, np.zeros((1, size)), key=Key(run, turn, "users"), rng=rng)

@@ -29,6 +29,7 @@ from tacit.privacy.budget import Budget, Guarantee, Neighbours
 from tacit.privacy.chain import event_from_json
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Key
+from tacit.privacy.runs import RunTerms
 from tacit.tasks import Column, Schema, TaskSet, as_schema
 
 ENCODER = "encoder"
@@ -117,13 +118,7 @@ def reported(
     promised = encoder.guarantee
     with Ledger(file) as whole:
         ledger = whole.beside(whole.dataset, cap=encoder.budget)
-        ledger.open_run(
-            run,
-            labels,
-            encoder.budget,
-            [encoder.event("replace")],
-            unit=promised.unit,
-            adversary=promised.adversary,
-        )
+        terms = RunTerms(promised.unit, promised.adversary)
+        ledger.open_run(run, labels, encoder.budget, [encoder.event("replace")], terms)
         released = ledger.release(encoder, rows, key=Key(run, 1, PEOPLE))
     return np.asarray(Edge("device", COLLECTOR, False, []).send({"rows": released})["rows"].value)

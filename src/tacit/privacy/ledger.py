@@ -31,7 +31,7 @@ from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, LedgerError
 from tacit.privacy import prices, runs
 from tacit.privacy.accounting import Event
-from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget
+from tacit.privacy.budget import Budget
 from tacit.privacy.chain import (
     GENESIS,
     Anchor,
@@ -49,7 +49,7 @@ from tacit.privacy.dataset_account import Statement
 from tacit.privacy.ledger_rows import read_entry
 from tacit.privacy.record import checked_key, npy
 from tacit.privacy.release import Declared, Key, Mechanism, Release, new_run
-from tacit.privacy.runs import Cap, Run, checked_cap, made_now
+from tacit.privacy.runs import USUAL_TERMS, Cap, Run, RunTerms, checked_cap, made_now
 from tacit.privacy.store import LOCK, IndexedKey, Place, Store, located
 from tacit.tasks.labels import canonical_label
 
@@ -119,39 +119,19 @@ class Ledger(Writing):
         tasks: Sequence[Hashable],
         budgets: Budget | Sequence[Budget | None],
         plan: Sequence[Event],
+        terms: RunTerms = USUAL_TERMS,
         *,
         shares: Sequence[float] | FloatArray | None = None,
-        unit: str = A_TASK,
-        adversary: str = OTHER_TASKS,
-        secure: bool = True,
-        doubts: Sequence[str] = (),
-        planned: int = 0,
-        family: str = "",
     ) -> None:
         """Declare a run before its first release, and check that its plan fits.
 
         Budgets are this run's, for each task; None: that task is not charged and has share 0.
-        ``shares`` (m,), in [0, 1], are what each task reveals of an event (default 1). ``secure``:
-        noise from the operating system, not from a seeded generator. ``doubts``: why nothing is
-        proven. ``planned``: the cap is for so many releases of this one event (runs.py).
-        ``family``: an estimator and its clones. Declaring the same again resumes; something else
-        under the same name is an error. Nothing is reserved: of two runs that fit under the cap one
-        by one but not together, one is stopped later.
+        ``terms`` say who is protected from whom, and how (runs.py). ``shares`` (m,), in [0, 1], are
+        what each task reveals of an event (default 1). Declaring the same again resumes; something
+        else under the same name is an error. Nothing is reserved: of two runs that fit under the
+        cap one by one but not together, one is stopped later.
         """
-        asked = runs.declared(
-            run,
-            self.dataset,
-            tasks,
-            budgets,
-            plan,
-            shares=shares,
-            unit=unit,
-            adversary=adversary,
-            secure=secure,
-            doubts=doubts,
-            planned=planned,
-            family=family,
-        )
+        asked = runs.declared(run, self.dataset, tasks, budgets, plan, terms, shares)
         if self._known(asked):
             return
         while not self._declared(asked):

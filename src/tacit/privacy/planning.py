@@ -18,6 +18,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import PURE
 from tacit.privacy.not_covered import not_covered
 from tacit.privacy.release import Key, Mechanism, Release, new_run
+from tacit.privacy.runs import RunTerms
 from tacit.tasks.labels import canonical_label, require_one_text
 
 UNIT = Guarantee(
@@ -60,19 +61,14 @@ class Door:
         """Declares a run of these releases on the ledger; BudgetExceeded before any noise is
         drawn."""
         plan = [mechanism.event(self.neighbours) for mechanism in mechanisms]
-        self.ledger.open_run(
-            self.run, self.labels, self.budgets, plan, shares=self.shares, **self.terms()
+        terms = RunTerms(
+            self.promise.unit,
+            self.promise.adversary,
+            self.rng is None,
+            self.doubts,
+            family=self.family,
         )
-
-    def terms(self) -> dict[str, Any]:
-        """What every run through this door declares beside its budgets and its plan."""
-        return {
-            "unit": self.promise.unit,
-            "adversary": self.promise.adversary,
-            "secure": self.rng is None,
-            "doubts": self.doubts,
-            "family": self.family,
-        }
+        self.ledger.open_run(self.run, self.labels, self.budgets, plan, terms, shares=self.shares)
 
     @property
     def neighbours(self) -> Neighbours:

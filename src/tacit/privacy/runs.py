@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Event, Poisson, Pure, Visible
-from tacit.privacy.budget import Budget, Neighbours
+from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget, Neighbours
 from tacit.privacy.chain import event_from_json, event_to_json
 from tacit.privacy.not_covered import SEVERAL_SILOS
 from tacit.tasks.labels import canonical_label
@@ -54,6 +54,21 @@ def checked_cap(cap: Budget | Sequence[Budget] | None) -> Cap:
             f"add up, stay below 1; got {', '.join(map(str, rungs))}"
         )
     return rungs
+
+
+@dataclass(frozen=True)
+class RunTerms:
+    """What a run declares beside its tasks, their budgets and its plan."""
+
+    unit: str = A_TASK  # who is protected
+    adversary: str = OTHER_TASKS  # from whom
+    secure: bool = True  # noise from the operating system; False: from a seeded generator
+    doubts: Sequence[str] = ()  # why nothing is proven
+    planned: int = 0  # k, where the cap is for k releases of this one event and nothing else
+    family: str = ""  # an estimator and its clones
+
+
+USUAL_TERMS = RunTerms()
 
 
 class Promise(NamedTuple):
@@ -215,14 +230,8 @@ def declared(
     tasks: Sequence[Hashable],
     budgets: Budget | Sequence[Budget | None],
     plan: Sequence[Event],
-    *,
-    shares: Sequence[float] | FloatArray | None = None,
-    unit: str,
-    adversary: str,
-    secure: bool = True,
-    doubts: Sequence[str] = (),
-    planned: int = 0,
-    family: str = "",
+    terms: RunTerms,
+    shares: Sequence[float] | FloatArray | None,
 ) -> Run:
     """The run that a caller describes, checked; its prices are not computed yet."""
     if not (isinstance(name, str) and isinstance(dataset, str)):
@@ -240,15 +249,15 @@ def declared(
         name=name,
         dataset=dataset,
         tasks=labels,
-        promise=Promise(unit, _relation(different, plan), adversary),
+        promise=Promise(terms.unit, _relation(different, plan), terms.adversary),
         budgets=different,
         budget_of=budget_of,
         shares=(budget_of >= 0).astype(np.float64),
         plan=tuple(Counter(plan).items()),
-        secure=secure,
-        doubts=tuple(dict.fromkeys([*doubts, *_assumed(plan)])),
-        planned=planned,
-        family=family,
+        secure=terms.secure,
+        doubts=tuple(dict.fromkeys([*terms.doubts, *_assumed(plan)])),
+        planned=terms.planned,
+        family=terms.family,
     )
     run.declaration()  # refuses events that are none
     run = run if shares is None else replace(run, shares=_checked_shares(run, shares))
