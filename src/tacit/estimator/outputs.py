@@ -20,7 +20,7 @@ from tacit.engine import Coordinator, Facts, Message, Participant, Public, Step
 from tacit.engine.protocol import combined
 from tacit.errors import InvalidInput
 from tacit.estimator.home import Home
-from tacit.estimator.private_bounds import BOUNDS
+from tacit.estimator.private_bounds import without_bounds
 from tacit.privacy.mechanisms import SideBySide
 from tacit.privacy.release import Declared, Release
 from tacit.tasks import Schema
@@ -28,13 +28,12 @@ from tacit.tasks.labels import Classes, listed
 
 
 def of_output(shared: Mapping[str, Any], k: int) -> Message:
-    """What is shared about output k; ranges of columns (``BOUNDS``) are of no output.
+    """What is shared about output k; ranges of columns are of no output.
 
     >>> of_output({"mean": Declared(np.array([[1.0], [2.0]]))}, 1)["mean"].value
     array([2.])
     """
-    own = {name: part for name, part in shared.items() if name != BOUNDS}
-    return {name: _block(part, k) for name, part in own.items()}
+    return {name: _block(part, k) for name, part in without_bounds(shared).items()}
 
 
 def _block(part: Any, k: int) -> Any:

@@ -25,7 +25,7 @@ little would be left to learn with: then they have to be declared.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -179,6 +179,11 @@ def _window(counts: FloatArray, enough: float) -> tuple[int, int]:
 # --- both halves, before those of a learner ------------------------------------------------------
 
 
+def without_bounds(shared: Mapping[str, Any]) -> dict[str, Any]:
+    """What the learner itself shares."""
+    return {name: part for name, part in shared.items() if name != BOUNDS}
+
+
 @dataclass(frozen=True)
 class BoundsFirst:
     """A coordinator: ranges, and then whatever the learner shares."""
@@ -207,8 +212,8 @@ class BoundsFirst:
                 lambda total, steps: won_bounds(total, steps, self.n_tasks), release, shared[BOUNDS]
             )
             return {**shared, BOUNDS: found}
-        own = {name: part for name, part in shared.items() if name != BOUNDS}
-        return {**self.learner.absorb(step, own, release), BOUNDS: shared[BOUNDS]}
+        own = self.learner.absorb(step, without_bounds(shared), release)
+        return {**own, BOUNDS: shared[BOUNDS]}
 
 
 @dataclass(frozen=True)
@@ -232,8 +237,7 @@ class VotesFirst:
         if step is second:
             return place_votes(self.home, self.bounds.columns, known), None
         learner, kept = state or (self.learner(bounded(self.home, known)), None)
-        own = {name: part for name, part in shared.items() if name != BOUNDS}
-        rows, kept = learner.contribute(step, own, kept)
+        rows, kept = learner.contribute(step, without_bounds(shared), kept)
         return rows, (learner, kept)
 
 

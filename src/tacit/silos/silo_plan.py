@@ -33,36 +33,27 @@ from tacit.privacy.accounting import Gaussian
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import Blocks, GaussianSum, MomentsGaussian
 from tacit.privacy.mechanisms.block_moments import NUMBER
-from tacit.privacy.mechanisms.noisy_statistic import Shares, parameters
-from tacit.privacy.noise import Rng
+from tacit.privacy.mechanisms.noisy_statistic import parameters
+from tacit.privacy.mechanisms.wrapping import Wrapping
 from tacit.privacy.release import Mechanism
 
 MOMENTS, SCORES = "moments", "scores"
 COUNT, SLOPE, TOTAL, SQUARES = 0.3, 0.6, 0.3, 0.03
 NUMBER_WEIGHT = math.sqrt(0.5)
-FIRST = {"squared": 0.5, "logistic": 0.3}
+FIRST, FIRST_OF_CLASSES = 0.5, 0.3
 CLIP = 2.0
 ENOUGH = 70.0
 
 
 @dataclass(frozen=True)
-class InSeveralSilos:
+class InSeveralSilos(Wrapping[GaussianSum | MomentsGaussian]):
     """A release of each of so many silos of one person: together they reveal √s as much."""
 
-    of: GaussianSum | MomentsGaussian
     silos: int
 
     def event(self, neighbours: Neighbours) -> Gaussian:
         """Of all of them, by Gaussian DP."""
         return Gaussian(math.sqrt(self.silos) * self.of.event(neighbours).mu)
-
-    def release(self, contributions: FloatArray, rng: Rng, shares: Shares = None) -> FloatArray:
-        """That of one silo."""
-        return self.of.release(contributions, rng, shares)
-
-    def secure(self, rng: Rng) -> bool:
-        """As it is."""
-        return self.of.secure(rng)
 
     def to_dict(self) -> dict[str, object]:
         """Name and parameters."""
@@ -85,7 +76,9 @@ def first_share(loss: Loss, mu: float, people: float) -> float:
     >>> first_share(Logistic(), 0.3, 100), first_share(Logistic(), 0.3, 1000)
     (1.0, 0.3)
     """
-    return 1.0 if loss.targets_are_classes and mu * people < ENOUGH else FIRST[loss.name]
+    if not loss.targets_are_classes:
+        return FIRST
+    return FIRST_OF_CLASSES if mu * people >= ENOUGH else 1.0
 
 
 @dataclass(frozen=True)
@@ -95,7 +88,7 @@ class SiloPlan:
     blocks: Blocks
     loss: Loss
     mu: float  # what it may spend, as μ-GDP
-    first: float = 0.5  # the share of μ² that moments have; 1: there are no scores
+    first: float = FIRST  # the share of μ² that moments have; 1: there are no scores
     neighbours: Neighbours = "replace"
     silos: int = 1  # in so many of them may a person be
 

@@ -13,29 +13,20 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
-from tacit.privacy.accounting import Event, Poisson
+from tacit.privacy.accounting import Poisson
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms import GaussianSum, KNormSum
 from tacit.privacy.mechanisms.clipping import as_rows
 from tacit.privacy.mechanisms.noisy_statistic import Shares
+from tacit.privacy.mechanisms.wrapping import Wrapping
 from tacit.privacy.noise import Rng, words_of
 
 _WORDS = 2.0**64
 
 
 @dataclass(frozen=True)
-class Around:
+class Around(Wrapping[GaussianSum | KNormSum]):
     """A noisy sum over rows that are chosen, or clipped, in a way of its own."""
-
-    of: GaussianSum | KNormSum
-
-    def event(self, neighbours: Neighbours) -> Event:
-        """That of one row."""
-        return self.of.event(neighbours)
-
-    def secure(self, rng: Rng) -> bool:
-        """Are noise and coins exact and from the operating system?"""
-        return self.of.secure(rng)
 
     def to_dict(self) -> dict[str, object]:
         """Name and parameters."""

@@ -15,11 +15,10 @@ import numpy as np
 
 from tacit.arrays import FloatArray, IntArray
 from tacit.errors import InvalidInput
-from tacit.privacy.accounting import Event
-from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.grid import grid, grid_steps, snapped
 from tacit.privacy.mechanisms.noises import Shape
 from tacit.privacy.mechanisms.noisy_statistic import NoisyStatistic, Shares, exactly_noised
+from tacit.privacy.mechanisms.wrapping import Wrapping
 from tacit.privacy.noise import Rng, system_generator
 
 
@@ -54,10 +53,8 @@ def why_whole(mechanism: object) -> str:
 
 
 @dataclass(frozen=True)
-class InParts:
-    """A mechanism whose rows come as the sum of their parts; on the record it is that mechanism."""
-
-    of: NoisyStatistic[Any]
+class InParts(Wrapping[NoisyStatistic[Any]]):
+    """A mechanism whose rows come as the sum of their parts."""
 
     def __post_init__(self) -> None:
         if reason := why_whole(self.of):
@@ -72,11 +69,6 @@ class InParts:
         counts = self.of.statistic.counts(checked, clips, self.of.noise.scale)
         return Part(counts, checked.shape)
 
-    def event(self, neighbours: Neighbours) -> Event:
-        """The mechanism's."""
-        found: Event = self.of.event(neighbours)
-        return found
-
     def release(self, contributions: Part, rng: Rng, shares: Shares = None) -> FloatArray:
         """The sum, in which the shares are already, plus noise."""
         statistic, noise, counts = self.of.statistic, self.of.noise, contributions.counts
@@ -87,11 +79,3 @@ class InParts:
         drawn = noise.drawn(counts.shape, rng or system_generator())
         noisy = statistic.shaped(counts * grid(noise.scale) + drawn, contributions.shape)
         return snapped(noisy, noise.scale) if noise.reason else np.asarray(noisy)
-
-    def secure(self, rng: Rng) -> bool:
-        """As the mechanism says of itself."""
-        return self.of.secure(rng)
-
-    def to_dict(self) -> dict[str, object]:
-        """The mechanism's."""
-        return self.of.to_dict()
