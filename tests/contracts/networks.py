@@ -18,11 +18,16 @@ from tacit.neural.pmtl import Method
 from tacit.neural.sampling import Fixed, Sampler
 
 
-def linear() -> nn.Module:
+def linear(width: int = 4) -> nn.Module:
     """As wide as the data of the suite."""
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
-        return nn.Linear(4, 1).double()
+        return nn.Linear(width, 1).double()
+
+
+def narrow() -> nn.Module:
+    """As wide as the data of test_named_tasks.py."""
+    return linear(2)
 
 
 @learner
@@ -37,7 +42,8 @@ class Personal(FederatedMTL):
 
     @classmethod
     def load(cls, directory: str | Path, model: nn.Module | None = None) -> Any:
-        return super().load(directory, model or linear())
+        own: Any = cls().model
+        return super().load(directory, model or own)
 
     @property
     def coef_(self) -> FloatArray:
@@ -63,3 +69,17 @@ class Sampled(Averaged):
     """Twenty clients a round, who are seen to take part."""
 
     sampling: Sampler | Literal["auto"] = Fixed(20)
+
+
+@learner
+class NarrowPersonal(Personal):
+    """The first, of two features."""
+
+    model: nn.Module | None = field(default_factory=narrow)
+
+
+@learner
+class NarrowAveraged(Averaged):
+    """The second."""
+
+    model: nn.Module | None = field(default_factory=narrow)

@@ -380,7 +380,8 @@ def test_an_export_holds_no_number_of_another_task(
     exported = _numbers(model.export("school 3", tmp_path / "one"))
     public = _numbers(model.save(tmp_path / "all", public=True))
     everything = _numbers(model.save(tmp_path / "private"))
-    for i, column in enumerate(model._models):
+    stored = getattr(model._models, "models", model._models)  # of networks: their parameters
+    for i, column in enumerate(np.asarray(stored)):
         found = [number.tobytes() in exported for number in column]
         assert all(found) if i == own else not any(found)
         assert not any(number.tobytes() in public for number in column)

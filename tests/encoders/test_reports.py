@@ -120,12 +120,15 @@ def test_a_budget_buys_only_what_it_can() -> None:
     assert "gaussian" not in available(pure)
     with pytest.raises(NotPure, match="pure mechanisms"):
         local_mechanism("gaussian", 1.0, pure, 2)
-    with pytest.raises(InvalidInput, match="one of"):
-        local_mechanism("wishart", 1.0, pure, 2)
-    with pytest.raises(InvalidInput, match="positive integer"):
-        local_mechanism("knorm", 1.0, pure, 2, reports=0)
-    with pytest.raises(InvalidInput, match="replace"):
-        local_mechanism("knorm", 1.0, Budget(1.0, neighbours="zero-out"), 2)
+    zeroed = Budget(1.0, neighbours="zero-out")
+    wrong: dict[str, dict[str, Any]] = {
+        "mechanism must be 'auto', 'laplace'": {"budget": pure, "mechanism": "wishart"},
+        "reports must be an integer from 1": {"budget": pure, "reports": 0},
+        "'replace'": {"budget": zeroed, "mechanism": "knorm"},
+    }
+    for said, given in wrong.items():
+        with pytest.raises(InvalidInput, match=said):
+            tacit.TaskAwareEncoder(**given).fit(ROWS)
 
 
 def test_guarantees_say_what_holds_and_what_does_not() -> None:

@@ -24,7 +24,7 @@ from scipy.optimize import minimize
 from tacit.arrays import FloatArray
 from tacit.encoders.base import Strategy
 from tacit.encoders.closed_forms import water_filling
-from tacit.encoders.mechanism_choice import local_mechanism
+from tacit.encoders.mechanism_choice import LocalName, local_mechanism
 from tacit.privacy.accounting import per_report_epsilon
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import clip_rows
@@ -41,14 +41,14 @@ class Wanted:
     """What the user of an encoder declared."""
 
     budget: Budget
-    names: tuple[str, ...]  # of mechanisms
+    names: tuple[LocalName, ...]  # of mechanisms
     strategy: Strategy
     size: int | None  # the most dimensions
     radius: float | None
     reports: int
 
     def mechanism(
-        self, name: str, radius: float, size: int, weights: FloatArray | None = None
+        self, name: LocalName, radius: float, size: int, weights: FloatArray | None = None
     ) -> LocalMechanism:
         """What reports of this size may go through."""
         return local_mechanism(
@@ -60,7 +60,7 @@ class Wanted:
 class Candidate:
     """φ = scales∘(h_Z − centre), clipped to radius; and what that loses on the rows."""
 
-    name: str
+    name: LocalName
     scales: FloatArray  # (Z,)
     radius: float
     loss: float
@@ -96,7 +96,7 @@ class Search:
         """The loss of estimating everybody by the mean."""
         return float(self.y.var(axis=0).sum())
 
-    def unit_variances(self, size: int) -> dict[str, float]:
+    def unit_variances(self, size: int) -> dict[LocalName, float]:
         """Of each coordinate of each mechanism in a ball of radius 1, equal weights."""
         names = [name for name in self.wanted.names if name != "staircase" or size == 1]
         found = {name: self.wanted.mechanism(name, 1.0, size) for name in names}
@@ -121,7 +121,7 @@ class Search:
 
 def best_candidates(search: Search) -> list[Candidate]:
     """The best candidate of each mechanism, the best one first."""
-    found: dict[str, Candidate] = {}
+    found: dict[LocalName, Candidate] = {}
     for candidate in _candidates(search):
         if candidate.name not in found or candidate.loss < found[candidate.name].loss:
             found[candidate.name] = candidate
@@ -130,7 +130,7 @@ def best_candidates(search: Search) -> list[Candidate]:
 
 def _candidates(search: Search) -> Iterator[Candidate]:
     eigenvalues = search.eigenvalues[: search.wanted.size]
-    units: dict[int, dict[str, float]] = {}
+    units: dict[int, dict[LocalName, float]] = {}
     stride = 1 if len(eigenvalues) <= MANY else 3
     for scales in search.shapes or _filled(eigenvalues, LEVELS[::stride]):
         size = len(scales)

@@ -27,7 +27,7 @@ MECHANISMS = EVERY[:4]
 
 
 def local_mechanism(
-    name: str,
+    name: LocalName,
     radius: float,
     budget: Budget,
     dim: int,
@@ -43,10 +43,6 @@ def local_mechanism(
     >>> local_mechanism("gaussian", 1.0, Budget(1.0), 3, reports=4).event("replace").mu.__round__(4)
     0.134
     """
-    if budget.neighbours != "replace":
-        raise InvalidInput(f"a local budget is for any two vectors: 'replace', got {budget}")
-    if not (isinstance(reports, int | np.integer) and reports >= 1):
-        raise InvalidInput(f"reports must be a positive integer, got {reports!r}")
     epsilon = per_report_epsilon(reports, budget)
     match name:
         case "laplace":
@@ -60,7 +56,6 @@ def local_mechanism(
             return LocalStaircase(radius, epsilon)
         case "gaussian":
             return LocalGaussian(radius, _mu(budget) / math.sqrt(reports))
-    raise InvalidInput(f"mechanism must be 'auto' or one of {EVERY}, got {name!r}")
 
 
 def _mu(budget: Budget) -> float:
@@ -87,12 +82,14 @@ def _can_be_stated(name: LocalName, budget: Budget, reports: int) -> bool:
     return budget.delta > 0 or mechanism.secure(None)
 
 
-def named(name: str, budget: Budget, reports: int) -> tuple[str, ...]:
+def named(name: Literal["auto"] | LocalName, budget: Budget, reports: int) -> tuple[LocalName, ...]:
     """The mechanism of this name alone; "auto": all that are available."""
     return available(budget, reports) if name == "auto" else (name,)
 
 
-def best_mechanism(name: str, budget: Budget, dim: int, reports: int) -> LocalMechanism:
+def best_mechanism(
+    name: Literal["auto"] | LocalName, budget: Budget, dim: int, reports: int
+) -> LocalMechanism:
     """The named mechanism in the unit ball; "auto": the one with the least variance.
 
     That is a public rule of (ε, δ, Z). PrivUnitG's variance does not grow with Z, so it wins in
@@ -104,8 +101,6 @@ def best_mechanism(name: str, budget: Budget, dim: int, reports: int) -> LocalMe
     >>> type(best_mechanism("auto", Budget(20.0, 0.0), 1, 1)).__name__
     'LocalLaplace'
     """
-    if name not in ("auto", *MECHANISMS):
-        raise InvalidInput(f"mechanism must be 'auto' or one of {MECHANISMS}, got {name!r}")
     names = [each for each in named(name, budget, reports) if each in MECHANISMS]
     found = [local_mechanism(each, 1.0, budget, dim, reports=reports) for each in names]
     return min(found, key=lambda mechanism: float(mechanism.variance(dim).mean()))
