@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -172,10 +171,7 @@ class RunState:
     @classmethod
     def read(cls, directory: Path) -> RunState:
         """Inverse of write."""
-        state = from_json(cls, read_json(directory / RUN), str(directory / RUN))
-        if not re.fullmatch("[0-9a-f]+", state.run):
-            raise InvalidInput(f"{directory / RUN} names the run {state.run!r}, which is no name")
-        return state
+        return from_json(cls, read_json(directory / RUN), str(directory / RUN))
 
     def ledger_path(self, directory: Path) -> Path:
         """Where the ledger is."""

@@ -48,11 +48,12 @@ def adapt(
         require_handed,
         write_hand_out,
     )
-    from tacit.cli.loading import load_model, recorded_targets
+    from tacit.cli.loading import load_model, named_schema, recorded_targets
     from tacit.tasks import canonical_label
 
     require_empty(out)
     model, label = load_model(directory), canonical_label(task)
+    named_schema(directory, model)
     key = require_handed(directory, model, signing_key, as_json=as_json)
     join(model, form.read(table), label, target or recorded_targets(model.certificate()))
     with ledger_here(directory) as ledger:

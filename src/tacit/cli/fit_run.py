@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -90,7 +91,10 @@ def _state_before(out: Path, resume: bool) -> RunState | None:
     if resume:
         if folder.RUN not in there:
             raise InvalidInput(f"{out} holds no run to resume; run without --resume")
-        return RunState.read(out)
+        state = RunState.read(out)
+        if not re.fullmatch("[0-9a-f]+", state.run):
+            raise InvalidInput(f"{out / folder.RUN} names {state.run!r}, which is no run of fit")
+        return state
     if not there:
         return None
     if folder.RUN in there and not RunState.read(out).complete:

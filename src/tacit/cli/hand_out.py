@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tacit.estimator import MultiTaskEstimator
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.signing import Signer
+    from tacit.report.task_page import OwnModel
 
 EXAMPLES = examples(
     "tacit hand-out model --task hillside --out for-hillside",
@@ -122,11 +123,17 @@ def write_hand_out(
     out.parent.mkdir(parents=True, exist_ok=True)
     with folder.held(out):
         model.export(label, out, unproven=unproven, signing_key=key, ledger=ledger)
-        column = model._column_of(label)
-        own = model.coef_[:, column], model.intercept_[column], model.coef_spread_[:, column]
-        write_task_page(out, str(label), *own, newcomer=newcomer)
+        write_task_page(out, str(label), _own_model(model, label), newcomer=newcomer)
         seal_again(out, key)  # with the page
         (out / folder.SEAL).chmod(0o600)
+
+
+def _own_model(model: Any, label: Hashable) -> OwnModel | None:
+    """The task's slopes, its intercept and how sure it may be of them; a network has none."""
+    if not hasattr(model, "coef_"):
+        return None
+    column = model._column_of(label)
+    return model.coef_[:, column], model.intercept_[column], model.coef_spread_[:, column]
 
 
 def described(model: MultiTaskEstimator, places: dict[Hashable, Path]) -> dict[str, Any]:

@@ -28,6 +28,9 @@ or with nothing in common, and becomes single-task learning where noise drowns w
 INSIDE_SILOS = ("shared", "mean")
 """The learners that can protect people inside tasks."""
 
+NETWORKS = "neural.FederatedMTL"
+"""How folders name the learner of networks, which ``fit`` does not offer."""
+
 OF_NODES = "async"
 """The learner that protects each row of a task, from everybody outside it."""
 
@@ -54,10 +57,23 @@ def learner_class(class_name: str) -> Any:
     from tacit.errors import InvalidInput
     from tacit.estimator import MultiTaskEstimator
 
+    if class_name == NETWORKS:
+        return _networks()
     found = getattr(tacit, class_name) if class_name in tacit.__all__ else None
     if not (isinstance(found, type) and issubclass(found, MultiTaskEstimator)):
         raise InvalidInput(f"{class_name!r} is not a learner of tacit")
     return found
+
+
+def _networks() -> Any:
+    """The learner of networks, where PyTorch is."""
+    from tacit.errors import InvalidInput
+
+    try:
+        from tacit.neural import FederatedMTL
+    except ImportError:
+        raise InvalidInput("networks need PyTorch: pip install 'tacit[neural]'") from None
+    return FederatedMTL
 
 
 def chosen_loss(asked: str, schema: Schema) -> LossName:

@@ -10,6 +10,7 @@ from tacit.errors import InvalidInput
 
 if TYPE_CHECKING:
     from tacit.estimator import MultiTaskEstimator
+    from tacit.tasks import Schema
 
 
 def require_folder(directory: Path) -> None:
@@ -42,6 +43,19 @@ def restored(directory: Path, found: Sequence[dict[str, Any]]) -> MultiTaskEstim
             raise
         raise InvalidInput(f"{directory} is not a whole tacit model: {error!r}") from error
     return model
+
+
+def named_schema(directory: Path, model: Any) -> Schema:
+    """How the columns of a table become what the model takes; InvalidInput of a network that was
+    fitted to arrays, which have no names."""
+    if model._schema is None:
+        python = "tacit.neural.FederatedMTL.load"
+        raise InvalidInput(
+            f"{directory} was fitted to arrays, whose columns have no names to look for in a "
+            f"table: fit a data frame, or go on in Python with {python}({str(directory)!r})"
+        )
+    found: Schema = model._schema
+    return found
 
 
 def task_column(certificate: Mapping[str, Any]) -> str | None:

@@ -49,7 +49,7 @@ def predict(
     formula begins with an apostrophe.
     """
     from tacit import files
-    from tacit.cli.loading import load_model, task_column
+    from tacit.cli.loading import load_model, named_schema, task_column
     from tacit.cli.verify import require_sealed
     from tacit.errors import InvalidInput
 
@@ -58,6 +58,7 @@ def predict(
     model = load_model(directory)
     certificate = model.certificate()
     require_sealed(directory, certificate, as_json=as_json)
+    named_schema(directory, model)
     task = task or task_column(certificate)
     predicted, said_of_rows = predictions(model, form.read(table, task), task, unknown)
     frame = without_formulas(predicted)
@@ -169,13 +170,14 @@ def _marked(text: Any) -> Any:
 def _predicted(model: MultiTaskEstimator, X: Any, labels: Any, unknown: Any) -> dict[str, Any]:
     from tacit.cli.loading import near_label
     from tacit.errors import InvalidInput, UnknownTask
+    from tacit.estimator.fitted import has_classes
 
     try:
         predicted = model.predict(X, labels, unknown=unknown)
         found = dict(
             zip(_predicted_names(model), predicted.T.reshape(-1, len(predicted)), strict=True)
         )
-        if model.loss == "logistic":
+        if has_classes(model):
             likely = model.predict_proba(X, labels, unknown=unknown)
             told = range(len(model.classes_)) if likely.shape[1] > 2 else (1,)
             found |= {f"probability of {model.classes_[k]}": likely[:, k] for k in told}

@@ -14,12 +14,14 @@ import numpy as np
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import check_is_fitted
 
+from tacit import files
 from tacit.arrays import Array, IntArray
 from tacit.certificate import CertifiedRun, write_folder
 from tacit.certificate.since import Since, recorded_since
 from tacit.engine import Transcript, Unprotected
 from tacit.errors import InvalidInput, UnknownTask
 from tacit.estimator.leaving import Certified
+from tacit.folder import RUN, RunState
 from tacit.json_converter import from_json, hashable
 from tacit.metrics import nmse
 from tacit.privacy.budget import Guarantee
@@ -176,10 +178,23 @@ class Fitted(Certified):
         """Writes everything, for the trusted side; public=True: only shared_ and certificate."""
         check_is_fitted(self, "shared_")
         if not public:
+            self._note_run(Path(directory))
             return self._write(directory, list(range(len(self.tasks_))), signing_key)
         since = self._since(None)
         self._require_leaving(unproven, since)
         return self._write(directory, [], signing_key, since)
+
+    def _note_run(self, directory: Path) -> None:
+        """Says in run.json where the run was recorded, if that is a file: by it the folder is
+        verified, and handed out, later. ``tacit fit`` has said it already, and more."""
+        used, run = self.ledger_, self.run_
+        if used is None or used.path is None or run is None:
+            return
+        if not _is_noted(directory, run, used.path):
+            files.make(directory)
+            inside = used.path.is_relative_to(directory.absolute())
+            named = used.path.relative_to(directory.absolute()) if inside else used.path
+            RunState(run, {}, str(named), used.dataset, "", complete=True).write(directory)
 
     def _write(
         self,
@@ -232,6 +247,14 @@ class Fitted(Certified):
         self._label(tuple(map(hashable, description["labels"])))
         self._take(description, arrays)
         return self
+
+
+def _is_noted(directory: Path, run: str, ledger: Path) -> bool:
+    """Does run.json name this run and this ledger?"""
+    if not (directory / RUN).exists():
+        return False
+    said = RunState.read(directory)
+    return said.run == run and said.ledger_path(directory).resolve() == ledger.resolve()
 
 
 def column_by_text(labels: tuple[Hashable, ...]) -> dict[str, int]:

@@ -28,7 +28,7 @@ def watched(
     """Scores on the rows ``watch=(X, y, task)``, which are refused here, if at all."""
     if watch is None:
         return None
-    X, y, task = (*watch, None)[:3]
+    X, y, task = watch
     rows, targets = models.rows(X), models.targets(y)
     columns = columns_of(column_by_text(labels), task, len(rows))
 

@@ -137,15 +137,15 @@ class FederatedMTL(NetworksInSilos):
         """
         self._check()
         self._require_unit(person, watch)
-        self._schema = None
-        rows = as_rows(X, self._dtype()).to(chosen_device(self.device))
+        X, task = self._named(X, y, task)
+        rows = as_rows(self._coded(X), self._dtype()).to(chosen_device(self.device))
         stacked = Stacked(self._module(), rows[:2])
         classes, targets = targets_of(y, self.loss, self.classes, width(stacked, rows), rows.dtype)
         if self.budget is not None:
             warn_of_measured(classes)
         examples, labels, whose = gathered(rows, targets, task, person)
         trainer = self._trainer(stacked, examples)
-        return self._learned(trainer, labels, classes, shown(progress), watch, whose)
+        return self._learned(trainer, labels, classes, shown(progress), self._seen(watch), whose)
 
     def fit_tasks(
         self, tasks: TaskSet, schema: Schema, *, progress: Progress = None

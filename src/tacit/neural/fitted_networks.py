@@ -13,9 +13,11 @@ import torch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
+from torch.nn.utils import vector_to_parameters
 
 from tacit import folder
 from tacit.arrays import Array, FloatArray
+from tacit.errors import InvalidInput
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.json_converter import from_json, to_json
 from tacit.neural.client_choice import settled
@@ -25,8 +27,10 @@ from tacit.neural.finetuning import Finetuning, finetuned, require_kind
 from tacit.neural.inputs import gathered
 from tacit.neural.personal import PersonalModels
 from tacit.neural.secret_streams import Coins
+from tacit.neural.written_modules import made_module, written_module
 from tacit.parameters import require_unset
-from tacit.tasks import Schema, TaskSet, task_codes
+from tacit.tasks import Schema, TaskSet, as_schema, column_names, task_codes
+from tacit.tasks.tables import has_names, require_labels, rows_and_labels
 
 
 class FittedNetworks(Fitted):
@@ -78,9 +82,27 @@ class FittedNetworks(Fitted):
 
     # --- using it --------------------------------------------------------------------------------
 
+    def _named(self, X: Any, y: Any, task: Any) -> tuple[Any, Any]:
+        """Rows and their labels, of which a frame may be a column; its others go by their names
+        from here on."""
+        X, task = rows_and_labels(X, task)
+        require_labels(task)
+        self._schema = as_schema(None, column_names(X), X, y) if has_names(X) else None
+        if self._schema is not None:
+            self.feature_names_in_ = np.asarray(self._schema.feature_names, dtype=object)
+        return X, task
+
     def _coded(self, X: Any) -> Any:
         """Rows as the models take them."""
         return X if self._schema is None else self._schema.transform(X)
+
+    def _seen(self, watch: Any) -> Any:
+        """Rows to watch as the models take them."""
+        if watch is None:
+            return None
+        X, y, task = (*watch, None)[:3]
+        X, task = rows_and_labels(X, task)
+        return self._coded(X), y, task
 
     def _set_models(
         self, models: PersonalModels, labels: tuple[Hashable, ...], home: Tensor | None = None
@@ -114,6 +136,23 @@ class FittedNetworks(Fitted):
         """(N, classes)."""
         return np.asarray(self._outputs(X, task, unknown).double().softmax(1).numpy())
 
+    def module(
+        self, task: Hashable = None, *, unknown: Unknown = "error", at_home: bool = False
+    ) -> nn.Module:
+        """One client's network, an ordinary module of its own, in evaluation mode; a stranger is an
+        error, or is given the shared one. ``at_home``: the one that never leaves its silo.
+
+        It takes rows as the fit saw them: where ranges were declared, ``X`` scaled to [-1, 1].
+        """
+        check_is_fitted(self, "shared_")
+        models = self._models.exchanged(self._home_models if at_home else None)
+        column = self._columns(None if task is None else [task], 1, unknown)[0]
+        w = models.shared if column < 0 else models.models[column]
+        assert self.model is not None  # checked when it was fitted or loaded
+        made = copy.deepcopy(self.model).cpu()
+        vector_to_parameters(w.detach().cpu().clone(), made.parameters())
+        return made.eval()
+
     def scores_of(self, tasks: TaskSet) -> FloatArray:
         """(N,) or (N, k), outputs in scaled units, of tasks scaled by the schema of the fit; of two
         classes by how much the second is ahead."""
@@ -128,15 +167,18 @@ class FittedNetworks(Fitted):
 
     def _outputs(self, X: Any, task: Any, unknown: Unknown) -> Tensor:
         check_is_fitted(self, "shared_")
+        X, task = rows_and_labels(X, task)
         rows = self._models.rows(self._coded(X))
         return self._models.outputs(rows, self._columns(task, len(rows), unknown))
 
     def adapt(self, X: Any, y: Any, task: Any) -> Self:
         """A client joins after training: finetuned at home, free for the others.
 
-        ``task`` is its label; or a label for each row, where several join.
+        ``task`` is its label; or a label for each row, where several join, or the column of a frame
+        that holds them.
         """
         check_is_fitted(self, "shared_")
+        X, task = rows_and_labels(X, task)
         if self._schema is not None and self.loss == "squared":
             y = self._schema.coded_target(y)
         rows, targets = self._models.rows(self._coded(X)), self._models.targets(y)
@@ -167,8 +209,10 @@ class FittedNetworks(Fitted):
     # --- its folder ------------------------------------------------------------------------------
 
     def _description(self) -> dict[str, Any]:
-        declared = {} if self._schema is None else {"schema": to_json(self._schema)}
-        return self._models.description() | {"loss": self.loss} | declared
+        assert self.model is not None  # checked when it was fitted or loaded
+        said = {"schema": self._schema, "module": written_module(self.model)}
+        known = {name: to_json(value) for name, value in said.items() if value is not None}
+        return self._models.description() | {"loss": self.loss} | known
 
     def _arrays(self, columns: list[int]) -> dict[str, Array]:
         found = self._models.arrays(columns)
@@ -186,10 +230,32 @@ class FittedNetworks(Fitted):
         self._set_models(models, self.tasks_, home)
 
     @classmethod
-    def load(cls, directory: str | Path, model: nn.Module) -> Self:
-        """A model that save or export wrote, with the module that its parameters belong to: it
-        predicts and adapts, but has no ledger."""
-        found = folder.read_as(cls._known_as(), directory)
-        numbers = found[0]["classes"] is None
+    def load(cls, directory: str | Path, model: nn.Module | None = None) -> Self:
+        """A model that save or export wrote: it predicts and adapts, but has no ledger. ``model``:
+        the module that its parameters belong to, where that is more than PyTorch's layers in a row,
+        which the folder describes."""
+        return cls.restored(*folder.read_as(cls._known_as(), directory), model)
+
+    @classmethod
+    def restored(
+        cls,
+        description: dict[str, Any],
+        arrays: dict[str, Any],
+        certificate: dict[str, Any],
+        model: nn.Module | None = None,
+    ) -> Self:
+        """The same, of what was read from its folder."""
+        if model is None and "module" not in description:
+            named = ", ".join(
+                f"{name} {shape}" for name, shape in description["parameters"].items()
+            )
+            raise InvalidInput(
+                f"the folder holds the numbers of a network and not its code: give the module that "
+                f"was fitted, {cls.__name__}.load(directory, module); its parameters are {named}"
+            )
+        if model is None:
+            models = torch.from_numpy(arrays["models"])
+            model = made_module(description["module"], models.shape[1], models.dtype)
+        numbers = description["classes"] is None
         made = cls(model=model, loss="squared" if numbers else "cross_entropy")
-        return made._filled(*found)
+        return made._filled(description, arrays, certificate)

@@ -130,12 +130,8 @@ def write_demo(outcome: DemoResult, directory: Path) -> list[Path]:
 def _run_files(model: MeanRegularized, directory: Path) -> list[Path]:
     """run.json beside the ledger that recorded the run, as `tacit fit` leaves it."""
     ledger = directory / folder.LEDGER
-    if model.ledger_ is None or model.ledger_.path != ledger.absolute():
-        return []
-    folder.RunState(
-        str(model.run_), {}, folder.LEDGER, model.ledger_.dataset, fingerprint="", complete=True
-    ).write(directory)
-    return [ledger, directory / folder.RUN]
+    recorded = model.ledger_ is not None and model.ledger_.path == ledger.absolute()
+    return [ledger, directory / folder.RUN] if recorded else []
 
 
 def _ledger(directory: Path | None) -> Ledger:

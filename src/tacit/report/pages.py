@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tacit.arrays import FloatArray
 from tacit.errors import InvalidInput
 from tacit.files import replace_file
 from tacit.folder import LOCAL, LOCAL_PAGE, PUBLIC_PAGE, SEAL, TASK_PAGE, read_json
@@ -17,7 +16,7 @@ from tacit.report.local_page import local_page
 from tacit.report.local_view import read_local
 from tacit.report.public_page import public_page
 from tacit.report.public_view import facts_as_of_now, public_facts
-from tacit.report.task_page import task_page
+from tacit.report.task_page import OwnModel, task_page
 
 
 def write_pages(folder: Path, out: Path | None = None) -> list[Path]:
@@ -47,19 +46,13 @@ def write_local_page(folder: Path, out: Path | None = None) -> Path:
 
 
 def write_task_page(
-    folder: Path,
-    label: str,
-    coef: FloatArray,
-    intercept: FloatArray,
-    spread: FloatArray,
-    *,
-    newcomer: bool = False,
+    folder: Path, label: str, own: OwnModel | None, *, newcomer: bool = False
 ) -> Path:
     """Writes model.html into the sealed hand-out of one task, for its eyes only."""
     page = folder / TASK_PAGE
     with _readable(folder):
         facts = facts_as_of_now(public_facts(folder), read_json(folder / SEAL).get("since"))
-        text = task_page(facts, label, coef, intercept, spread, newcomer=newcomer).html()
+        text = task_page(facts, label, own, newcomer=newcomer).html()
     replace_file(page, text.encode(), private=True)
     return page
 

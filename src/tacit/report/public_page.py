@@ -149,6 +149,9 @@ def _shared_intro(facts: PublicView) -> list[str]:
 
 def _declared(facts: PublicView) -> Section:
     schema = facts.schema
+    if not schema.feature_names:
+        none = "Nothing was declared of the rows: the models take arrays as they are."
+        return Section.saying("declared", "What was declared", none)
     named = [*zip(schema.feature_names, schema.columns, strict=True)]
     rows = tuple((name, *_declaration(column)) for name, column in named)
     targets = zip(facts.targets, schema.targets, strict=True)

@@ -35,7 +35,7 @@ class PublicView:
     steps: tuple[Mapping[str, Any], ...]  # the releases of the run, in order
     shared: Mapping[str, Array]  # releases and declared constants
     withheld: tuple[str, ...]  # names of what was computed without a budget
-    schema: Schema
+    schema: Schema  # of networks that were fitted to arrays: of no column
     n_tasks: int | None  # None: the folder does not say
     task_noun: str
     target: str
@@ -85,7 +85,8 @@ def _facts(
     count = tasks.get("count") or len(description["labels"])
     budget = (certificate.get("budget") or {}).get("epsilon")
     guarantee = from_json(Guarantee, certificate["guarantee"], "guarantee")
-    schema = from_json(Schema, description["schema"], "schema")
+    declared = description.get("schema")
+    schema = Schema((), ()) if declared is None else from_json(Schema, declared, "schema")
     targets = _targets(certificate.get("target"), schema)
     return PublicView(
         version=str(certificate["tacit"]),

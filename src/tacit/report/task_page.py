@@ -21,6 +21,10 @@ BESIDE = (
     "home, without noise, lies beside this page: do not hand it on."
 )
 
+OwnModel = tuple[FloatArray, FloatArray, FloatArray]
+"""Slopes (d,), or (d, k) of several targets, in the units of the table, the intercept, and how sure
+the task is of the slopes."""
+
 NINE_IN_TEN = 1.645
 """Standard deviations of a normal law, to either side of its middle."""
 
@@ -32,21 +36,15 @@ SURE = (
 
 
 def task_page(
-    facts: PublicView,
-    label: str,
-    coef: FloatArray,
-    intercept: FloatArray,
-    spread: FloatArray,
-    *,
-    newcomer: bool = False,
+    facts: PublicView, label: str, own: OwnModel | None, *, newcomer: bool = False
 ) -> Page:
-    """Of one task: its model (d,), or models (d, k), in the units of the table, and how sure it is
-    of it, what was shared, what it cost.
+    """Of one task: its own model, what was shared, what it cost. None: a network, of which no
+    number says anything by itself.
 
     A newcomer took no part: its model was made at home of what the others had released."""
     noun = facts.task_noun
     sections = (
-        *_models(facts, coef, intercept, spread),
+        *([_network(facts)] if own is None else _models(facts, *own)),
         Section.saying("shared", "What was shared", _shared(facts, noun)),
         _newcomer(facts, label) if newcomer else _cost(facts, noun),
         Section("not-covered", "What is not protected", (bullets(facts.guarantee.not_covered),)),
@@ -75,6 +73,15 @@ def _others(facts: PublicView, among: int) -> str:
     if facts.n_tasks is None:
         return "others"
     return f"{facts.n_tasks - among:,} other {plural(facts.task_noun)}"
+
+
+def _network(facts: PublicView) -> Section:
+    said = (
+        f"A network that predicts {facts.target}: its numbers are in model.safetensors, and none "
+        "of them says anything by itself. tacit predict FOLDER TABLE uses it where columns have "
+        "names; in Python tacit.neural.FederatedMTL.load(FOLDER) does, and gives the network alone."
+    )
+    return Section.saying("model", "The model", said)
 
 
 def _models(

@@ -56,7 +56,9 @@ class Table:
     def arranged_as(self, names: tuple[str, ...]) -> Table:
         """The columns called `names`, in that order; by position if they came without names."""
         if len(self.names) != len(names):
-            raise InvalidInput(f"X has {len(self.names)} features, expected {len(names)}")
+            absent = [name for name in names if self.named and name not in self.names]
+            lost = f": there is no {', '.join(absent)}" if absent else ""
+            raise InvalidInput(f"X has {len(self.names)} features, expected {len(names)}{lost}")
         if not self.named or self.names == names:
             return replace(self, names=names)
         known = {*names}
