@@ -234,7 +234,8 @@ class FittedNetworks(Fitted):
         """A model that save or export wrote: it predicts and adapts, but has no ledger. ``model``:
         the module that its parameters belong to, where that is more than PyTorch's layers in a row,
         which the folder describes."""
-        return cls.restored(*folder.read_as(cls._known_as(), directory), model)
+        description, arrays, certificate = folder.read_as(cls._known_as(), directory)
+        return cls.restored(description, arrays, certificate, model)
 
     @classmethod
     def restored(
