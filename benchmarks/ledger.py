@@ -11,7 +11,7 @@ durable   releases a second by so many threads of one process, every spend and e
           before its call returns; the disk's bare rate of `pwrite` + `fsync` of one page in the
           same folder, before and after; the rate of a ledger in memory, which is what the
           arithmetic alone would allow; and the floor, what the syncs alone would: a release waits
-          for two commits of five syncs each (store.py), however many share them.
+          for one commit of five syncs (store.py), however many share it.
 
 What a user would do instead is a file of one's own with an fsync for each release: the bare rate.
 """
@@ -40,7 +40,7 @@ from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.store import IndexedKey
 
 SUMS = GaussianSum(1.0, 4_000.0)
-SYNCS = 2 * 5
+SYNCS = 5
 """That a release waits for, one after another."""
 
 EACH = 400

@@ -244,7 +244,7 @@ FLOWS = {
             ("forged files", "edited, cut, nested", PLAIN),
             ("bad input", "NaN, 10**400, FIFOs", PLAIN),
         ],
-        [("one line, nothing lost", "a spend is recorded before its noise is drawn", OURS)],
+        [("one line, nothing lost", "a spend is recorded before its result leaves", OURS)],
     ),
     "reproduce": flow(
         [("a figure of a paper", "data, learners, grid, claims", PLAIN)],

@@ -22,6 +22,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from power_cuts import Disk, noted
 from tacit.errors import BudgetExceeded, TacitError
 from tacit.privacy import snapshot, store
 from tacit.privacy.accounting import Pure
+from tacit.privacy.asking import Asked
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Key, Ledger, Release
 from tacit.privacy.mechanisms import LaplaceSum
@@ -132,14 +134,21 @@ def _overspent(found: Found, spent: dict[str, float]) -> str:
 # --- children ------------------------------------------------------------------------------------
 
 
-def releases(case: Case, publish: Publish, first: int, count: int, run: str = "0") -> None:
-    """Open the ledger and release some keys; what is refused by an error of ours is asked again."""
+def releases(
+    case: Case, publish: Publish, first: int, count: int, run: str = "0", *, threads: int = 1
+) -> None:
+    """Open the ledger and release some keys, in threads that share commits; what is refused by an
+    error of ours is asked again."""
+
+    def one(ledger: Ledger, number: int) -> None:
+        made = ledger.release(MECHANISM, np.zeros((2, 1)), key=Key(run, number, "x"))
+        with store.LOCK:  # so that it is noted before or after a commit, not within
+            publish(run, number, made.value.tobytes())
+
     for _ in range(3):
         try:
-            with Ledger(case.path) as ledger:
-                for number in range(first, first + count):
-                    made = ledger.release(MECHANISM, np.zeros((2, 1)), key=Key(run, number, "x"))
-                    publish(run, number, made.value.tobytes())
+            with Ledger(case.path) as ledger, ThreadPoolExecutor(threads) as pool:
+                list(pool.map(partial(one, ledger), range(first, first + count)))
             return
         except BudgetExceeded:
             return
@@ -207,11 +216,13 @@ def at_calls(
     while True:
         if case.used_up:
             case = Case(folder)
-        way = ways() | {"at": rng.randint(1, most)}
+        way, threads = ways() | {"at": rng.randint(1, most)}, rng.choice((1, 2))
 
-        def work(publish: Publish, case: Case = case, way: dict[str, Any] = way) -> None:
+        def work(
+            publish: Publish, case: Case = case, way: dict[str, Any] = way, threads: int = threads
+        ) -> None:
             control.arm(folder, **way)
-            releases(case, publish, case.next(), 2)
+            releases(case, publish, case.next(), 2, threads=threads)
 
         yield Child(work).ended(case) or case.problem()
 
@@ -285,11 +296,15 @@ def power_cuts(folder: Path, rng: random.Random, control: Control) -> Iterator[s
         shutil.rmtree(folder / "before", ignore_errors=True)
         shutil.copytree(case.folder, folder / "before")
 
-        def work(publish: Publish, case: Case = case, log: Path = log) -> None:
+        threads = rng.choice((1, 4))
+
+        def work(
+            publish: Publish, case: Case = case, log: Path = log, threads: int = threads
+        ) -> None:
             notes = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             mark = os.open(case.folder / "published", os.O_WRONLY | os.O_CREAT)
             control.arm(case.folder, NOTE, notes=notes)
-            releases(case, lambda *given: _told(mark, given), case.next(), 4)
+            releases(case, lambda *given: _told(mark, given), case.next(), 4, threads=threads)
 
         yield Child(work).ended(case)
         calls = list(noted(log.read_bytes()))
@@ -327,8 +342,8 @@ def _synchronous(level: str) -> None:
 
 
 def _hasty() -> None:
-    def persist(self: Ledger, key: Key, value: Any, secure: bool) -> Release:
-        return Release(value, (key,), secure)
+    def persist(self: Ledger, asked: Asked, value: Any) -> Release:
+        return Release(value, (asked.key,), asked.secure)
 
     Ledger._persist = persist  # type: ignore[method-assign]
 

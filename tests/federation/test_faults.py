@@ -210,7 +210,7 @@ class Killed(BaseException):
     """As if by kill -9: nothing catches it."""
 
 
-@pytest.mark.parametrize("where", ["between spend and release", "after release", "at the end"])
+@pytest.mark.parametrize("where", ["between draw and release", "after release", "at the end"])
 @pytest.mark.parametrize("learner", ["MeanRegularized", "LowRank"])
 def test_a_coordinator_that_dies_goes_on_and_spends_once(
     federation: Make, monkeypatch: pytest.MonkeyPatch, where: str, learner: str
@@ -220,7 +220,7 @@ def test_a_coordinator_that_dies_goes_on_and_spends_once(
 
     def dying(self: Ledger, *given: Any) -> Any:
         count["left"] -= 1
-        if count["left"] == 0 and where == "between spend and release":
+        if count["left"] == 0 and where == "between draw and release":
             raise Killed
         found = persist(self, *given)
         if count["left"] == 0 and where == "after release":

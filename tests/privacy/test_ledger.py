@@ -418,6 +418,28 @@ def test_of_two_processes_on_one_key_the_first_result_stands(tmp_path: Path) -> 
         assert kinds(ledger) == ["run", "spend", "output"]
 
 
+def test_who_could_pay_until_another_did_is_refused_and_its_draw_is_dropped(tmp_path: Path) -> None:
+    """The check before the draw is of a moment; the one that counts is in the transaction."""
+    cap = Budget(1.0, 0.0)
+    with Ledger(tmp_path / "ledger.sqlite", cap=cap) as ledger:
+        for run in ("run", "other"):
+            ledger.open_run(run, ["a"], cap, [Pure(1.0)])
+
+        class Overtaken(Fake):
+            def release(self, *given: Any) -> NDArray[np.float64]:
+                at = key(1, "other")
+                in_a_child(lambda: void(ledger.release(Fake(self.what), None, key=at)))
+                return super().release(*given)
+
+        mechanism = Overtaken(Pure(1.0))
+        with pytest.raises(BudgetExceeded):
+            ledger.release(mechanism, None, key=key(1))
+        assert mechanism.draws == 1
+        assert kinds(ledger) == ["run", "run", "spend", "output"]
+        assert ledger.released(key(1)) is None
+        assert ledger.spent("a").epsilon == 1.0
+
+
 def void(_: object) -> None:
     pass
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError
 from tacit.privacy import store
 from tacit.privacy.accounting import Event, Gaussian, Pure
+from tacit.privacy.asking import Asked
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.chain import Row, canonical, link
 from tacit.privacy.ledger import Anchor, Key, Ledger, Release
@@ -161,8 +162,8 @@ def test_no_release_is_unrecorded_whenever_the_process_is_killed(path: Path) -> 
 def test_the_kill_test_finds_a_ledger_that_returns_before_it_persists(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hasty(self: Ledger, at: Key, value: NDArray[Any], secure: bool) -> Release:
-        return Release(value, (at,), secure)
+    def hasty(self: Ledger, asked: Asked, value: NDArray[Any]) -> Release:
+        return Release(value, (asked.key,), asked.secure)
 
     monkeypatch.setattr(Ledger, "_persist", hasty)
     seen = path.with_name("seen")
@@ -218,8 +219,7 @@ def test_a_crash_at_each_instant_is_resumed_with_one_spend(path: Path, instant: 
 
     with opened(path) as ledger:
         assert exit_code(fork(crash)) == -signal.SIGKILL
-        kinds = [e.kind for e in ledger.entries()][1:]
-        assert kinds == (["run"] if instant == "before spend" else ["run", "spend"])
+        assert [e.kind for e in ledger.entries()][1:] == ["run"]  # both, or neither
         ledger.release(SMALL, None, key=key(0))
         assert [e.kind for e in ledger.entries()][1:] == ["run", "spend", "output"]
         assert ledger.verify().ok

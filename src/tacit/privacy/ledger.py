@@ -1,19 +1,23 @@
 """The one door: a number computed from private data becomes public only through Ledger.release.
 
-``release`` checks the budget, records the spend durably, draws noise, persists the result, returns
-it. Whatever dies at whatever instant, there may be a recorded spend without a release, never a
-release without a record, and never two spends for one key:
+``release`` checks the budget, draws noise, makes spend and result durable together, returns it:
 
-1. *transaction A*: catch up with other processes. The key has an output: return it. It has a
-   spend: go on. Else hold plan and budget against the state, append the spend, commit to disk.
-2. *outside*: draw the noise. A crash here has spent, and nothing has left: asking again draws.
-3. *transaction B*: another process has persisted an output for the key: return that one and
-   forget ours. Else append the output, commit, return.
+1. The key has an output: return it. Else hold plan and budget against what is known of the record:
+   who cannot pay is refused, and nothing is drawn. Else draw the noise, in memory.
+2. *One transaction*: catch up with other processes and ask again. The key has an output by now:
+   return that one and forget ours. Else append spend and output, commit to disk, return.
 
-Threads that wait at the same time share a transaction (committing.py). What is on record, and
-every question to it: record.py.
+**Why one commit is enough.** What is promised is an order between the record and what leaves. A
+value leaves by 2 alone, when its spend and its own bits are on disk. Dying before that commit
+leaves neither: nobody has seen the draw, and asking again draws as if for the first time. Dying
+after it leaves both, and asking again returns the same bits. To commit the spend before the draw
+would add a third outcome, spent and nothing to return, from which one draws again for the same
+price: it protects from nothing more. Check and append are one exclusive transaction: of two who can
+pay in 1, but not both, the second is refused in 2, and its draw dropped. A mechanism that raises is
+charged, as whoever catches that has seen something; asked again, it draws for the same price.
 
-A task that only its own node reads from (S3) is a run of its own: one task, its own plan.
+Threads that wait at the same time share a transaction (committing.py). Every question to the record
+is in record.py. A task that only its own node reads (S3) is a run of its own.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, LedgerError
 from tacit.privacy import prices, runs
 from tacit.privacy.accounting import Event
+from tacit.privacy.asking import Asked
 from tacit.privacy.budget import Budget
 from tacit.privacy.chain import (
     GENESIS,
@@ -40,7 +45,6 @@ from tacit.privacy.chain import (
     Verdict,
     agree,
     canonical,
-    event_to_json,
     link,
     sha256,
 )
@@ -50,7 +54,7 @@ from tacit.privacy.ledger_rows import read_entry
 from tacit.privacy.record import checked_key, npy
 from tacit.privacy.release import Declared, Key, Mechanism, Release, new_run
 from tacit.privacy.runs import USUAL_TERMS, Cap, Run, RunTerms, checked_cap, made_now
-from tacit.privacy.store import LOCK, IndexedKey, Place, Store, located
+from tacit.privacy.store import LOCK, Place, Store, located
 from tacit.tasks.labels import canonical_label
 
 __all__ = [
@@ -164,7 +168,7 @@ class Ledger(Writing):
         key: Key,
         rng: np.random.Generator | None = None,
     ) -> Release:
-        """Check the budget, record the spend durably, draw noise, persist the result, return it.
+        """Check the budget, draw noise, make spend and result durable, return the result.
 
         The same key again returns the same bits and never spends twice. ``rng`` is for simulated
         noise, in a run that was declared with it; None asks the operating system.
@@ -176,70 +180,71 @@ class Ledger(Writing):
                 f"run {run.name!r} was declared with {'secure' if run.secure else 'simulated'} "
                 "noise, and this is the other; nothing was released"
             )
-        event, exact = mechanism.event(run.neighbours), mechanism.secure(rng)
-        payload = key._asdict() | {
-            "mechanism": mechanism.to_dict(),
-            "event": event_to_json(event),
-            "secure": exact,
-        }
-        persisted = self._spend(key, run, event, payload)
-        if persisted is not None:
-            return persisted
-        shares = None if np.all(run.shares == 1) else run.shares
-        value = mechanism.release(contributions, rng, shares)
-        return self._persist(key, np.asarray(value), exact)
+        asked = Asked.of(key, run, mechanism, secure=mechanism.secure(rng))
+        with LOCK:
+            if not self._fold.seq:  # forgotten, with a transaction that failed
+                self._catch_up()
+            found = self._before(asked)
+        if isinstance(found, Release):
+            return found
+        try:
+            shares = None if np.all(run.shares == 1) else run.shares
+            value = np.asarray(mechanism.release(contributions, rng, shares))
+        except BaseException:
+            self._transact(lambda: self._charged(asked))  # whoever sees it fail has seen something
+            raise
+        return self._persist(asked, value)
 
-    def _spend(self, key: Key, run: Run, event: Event, payload: dict[str, Any]) -> Release | None:
-        """Transaction A: the persisted output, or None once the spend is on disk."""
-        indexed = IndexedKey.of(key)
+    def _before(self, asked: Asked) -> Release | Place | None:
+        """What was released under the key, or where it was spent; else None: it can be paid."""
+        place = self._store.place(asked.indexed)
+        if place is not None:
+            return self._spent_before(asked, place) or place
+        self._state.check(asked.run, self._state.charge(asked.run, asked.event, asked.secure))
+        return None
 
-        def decide() -> Release | None:
-            place = self._store.place(indexed)
-            if place is not None:
-                return self._spent_before(key, place, payload)
-            self._state.check(run, self._state.charge(run, event, payload["secure"]))
-            self._store.put_spend(indexed, self._next)
-            self._append("spend", payload)
-            return None
-
-        return self._transact(decide)
-
-    def _spent_before(self, key: Key, place: Place, payload: dict[str, Any]) -> Release | None:
-        """The output of an earlier spend, or None: it is to be drawn again.
+    def _spent_before(self, asked: Asked, place: Place) -> Release | None:
+        """The output of an earlier spend, or None: it is to be drawn.
 
         Nobody draws on the word of an index, or of an entry that was read before: everything is
         folded first.
         """
-        found = self._output(key, place)
+        found = self._output(asked.key, place)
         if found is None:
             self._fold = self._folded(self._fold.seq)
         row = self._store.row(place.spend)
         recorded = {} if row is None else read_entry(self._store, row).payload
-        if not agree(recorded, json.loads(canonical(payload))):
+        if not agree(recorded, json.loads(canonical(asked.payload))):
             raise LedgerError(
-                f"{key} was spent on another mechanism or event (entry {place.spend}); "
+                f"{asked.key} was spent on another mechanism or event (entry {place.spend}); "
                 "nothing was released"
             )
         return found
 
-    def _persist(self, key: Key, value: Array, secure: bool) -> Release:
-        """Transaction B: ours, or what another process persisted first."""
-        indexed, blob = IndexedKey.of(key), npy(value)
-        payload = key._asdict() | {"sha256": sha256(blob), "secure": secure}
+    def _persist(self, asked: Asked, value: Array) -> Release:
+        """Spend and output on disk, both or neither; or what another process persisted first."""
+        blob = npy(value)
+        payload = asked.key._asdict() | {"sha256": sha256(blob), "secure": asked.secure}
 
         def decide() -> Release:
-            place = self._store.place(indexed)
-            if place is None:
-                raise LedgerError(f"the spend of {key} is gone; nothing was released")
-            earlier = self._output(key, place)
-            if earlier is not None:
-                return earlier
-            self._store.put_value(place.spend, blob)
-            self._store.put_output(indexed, self._next)
+            charged = self._charged(asked)
+            if isinstance(charged, Release):
+                return charged
+            self._store.put_value(charged.spend, blob)
+            self._store.put_output(asked.indexed, self._next)
             self._append("output", payload)
-            return Release(value, (key,), secure)
+            return Release(value, (asked.key,), asked.secure)
 
         return self._transact(decide)
+
+    def _charged(self, asked: Asked) -> Place | Release:
+        """In a transaction: where the spend is, now or before; or what was released already."""
+        found = self._before(asked)
+        if found is None:
+            found = Place(self._next, None)
+            self._store.put_spend(asked.indexed, found.spend)
+            self._append("spend", asked.payload)
+        return found
 
     def record_certificate(self, digest: str) -> None:
         """Append the digest of a certificate to the chain: what was promised is on record too."""

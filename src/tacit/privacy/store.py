@@ -1,10 +1,11 @@
 """The file under the ledger: SQLite, one connection for each process, every commit durable.
 
-Rollback journal and ``synchronous=EXTRA``, on purpose. A spend must be on disk before its noise is
-drawn, whatever dies next. Killing the process is survived in every mode. Losing power after a
+Rollback journal and ``synchronous=EXTRA``, on purpose. A spend must be on disk before its result is
+returned, whatever dies next. Killing the process is survived in every mode. Losing power after a
 commit is not: in DELETE mode the commit *is* the removal of the journal, and only EXTRA also syncs
 the directory, without which the journal may come back and undo a spend whose release has left.
 So a commit syncs five times (the journal and its name, its header, the file, the name's removal).
+A journal that is kept (PERSIST, TRUNCATE) is synced as often, as SQLite opens it anew each time.
 
 WAL with FULL would sync once, and was weighed and left: it keeps the newest spends in a second file
 until a checkpoint, so that who copies ``ledger.sqlite`` alone would lose them; its index is memory

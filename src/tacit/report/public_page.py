@@ -110,7 +110,7 @@ def _spending(facts: PublicView) -> Section:
     left = f"its {facts.task_noun}" if facts.of_nodes else "the trusted side"
     intro = paragraph(
         f"Each release is a number that left {left}, with noise. What it cost was "
-        "recorded before the noise was drawn; the cost of all of them adds up."
+        "recorded before it left; the cost of all of them adds up."
     )
     figure = Figure("spend", "Spend, release by release", shows, data, look, table)
     return Section("spending", "What was spent", (intro, figure))
