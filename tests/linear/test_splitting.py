@@ -26,7 +26,7 @@ def test_the_nearest_point_is_where_the_gradient_vanishes(sizes: list[int], weig
     problems = ragged(sizes, 6)
     rows = np.random.default_rng(1).uniform(0.5, 2.0, len(problems.y))
     for smooth in (quadratic(problems, rows), Rowwise(problems, Squared(), rows)):
-        bases = smooth.eigenbases
+        bases = smooth.curvatures
         assert bases is not None
         point = np.random.default_rng(2).normal(size=(3, 7))
         W = bases.nearest(point, weight)
@@ -37,8 +37,27 @@ def test_the_nearest_point_is_where_the_gradient_vanishes(sizes: list[int], weig
         np.testing.assert_allclose(bases.gradient(W), smooth.gradient(W), atol=1e-10 * size)
 
 
-def test_only_a_quadratic_loss_has_eigenbases() -> None:
-    assert smooth_part(ragged([5, 5], 2), Logistic()).eigenbases is None
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_tasks_with_the_same_rows_have_one_gram_matrix(spoilt: bool) -> None:
+    own = np.random.default_rng(0).normal(size=(9, 4))
+    X = np.tile(own, (3, 1))
+    X[20, 1] += spoilt  # of the third task: the first two alone do not decide it
+    problems = Problems(X, np.random.default_rng(1).normal(size=27), np.arange(4) * 9)
+    joint, each = smooth_part(problems, Squared()), quadratic(problems, np.ones(27))
+    assert isinstance(joint, Quadratic)
+    assert len(joint.G) == (3 if spoilt else 1)
+    W, point = np.random.default_rng(2).normal(size=(2, 3, 4))
+    assert joint.value(W) == pytest.approx(each.value(W))
+    np.testing.assert_allclose(joint.gradient(W), each.gradient(W), atol=1e-12)
+    ours, theirs = (smooth.curvatures.nearest(point, 2.0) for smooth in (joint, each))
+    np.testing.assert_allclose(ours, theirs, atol=1e-12)
+    small = np.eye(4)[:, :2]
+    ours, theirs = (smooth.restricted(small).gradient(W[:, :2]) for smooth in (joint, each))
+    np.testing.assert_allclose(ours, theirs, atol=1e-12)
+
+
+def test_only_a_quadratic_loss_has_curvatures() -> None:
+    assert smooth_part(ragged([5, 5], 2), Logistic()).curvatures is None
 
 
 @pytest.mark.parametrize("penalty", [TraceNorm(), GroupNorm()])
@@ -51,7 +70,7 @@ def test_rows_that_are_nearly_alike_cost_few_steps(penalty: Penalty, share: floa
     problems = Problems(np.column_stack([X, np.zeros(m * n)]), y, np.arange(0, m * n + 1, n))
     smooth, zero = smooth_part(problems, Squared()), np.zeros((m, d + 1))
     assert isinstance(smooth, Quadratic)
-    level, bases = share * highest_level(smooth, penalty, zero), smooth.eigenbases
+    level, bases = share * highest_level(smooth, penalty, zero), smooth.curvatures
     steps = []
 
     def nearest(point: FloatArray, weight: float) -> FloatArray:
@@ -65,7 +84,7 @@ def test_rows_that_are_nearly_alike_cost_few_steps(penalty: Penalty, share: floa
         bases.gradient,
         prox,
         zero,
-        weight=bases.typical,
+        weight=bases.weight,
         stop=stop,
         most=20_000,
     )
@@ -78,7 +97,7 @@ def test_rows_that_are_nearly_alike_cost_few_steps(penalty: Penalty, share: floa
 def test_it_starts_where_it_ended() -> None:
     problems = ragged([40, 30, 50], 6)
     smooth, zero = smooth_part(problems, Squared()), np.zeros((3, 7))
-    bases = smooth.eigenbases
+    bases = smooth.curvatures
     assert bases is not None
     prox = penalised_prox(TraceNorm(), 0.1 * highest_level(smooth, TraceNorm(), zero))
     stop = 1e-9 * float(np.linalg.norm(smooth.gradient(zero)))
@@ -95,7 +114,7 @@ def test_it_starts_where_it_ended() -> None:
             bases.gradient,
             prox,
             start,
-            weight=bases.typical,
+            weight=bases.weight,
             stop=stop,
             most=20_000,
         )

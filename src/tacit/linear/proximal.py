@@ -142,16 +142,16 @@ def _optimum(
 
 def _solved(smooth: Smooth, prox: Prox, start: FloatArray, stop: float) -> FloatArray:
     """In all variables: along the tasks' curvatures where they are known, else by gradients."""
-    bases = smooth.eigenbases
-    if bases is None:
+    curved = smooth.curvatures
+    if curved is None:
         step = 1 / max(float(smooth.bounds().max(initial=0.0)), 1e-300)
         return accelerated(smooth.gradient, prox, start, step, stop=stop)
     return alternating(
-        bases.nearest,
-        bases.gradient,
+        curved.nearest,
+        curved.gradient,
         prox,
         start,
-        weight=bases.typical,
+        weight=curved.weight,
         stop=stop,
         most=MOST_STEPS,
     )
@@ -223,17 +223,17 @@ def _solved_apart(
 
     Whatever P + Q = W is, ½ρ‖P − p‖² + ½ρ‖Q − q‖² is least where both are equally far from where
     they should be, and then it is ¼ρ‖W − p − q‖²."""
-    bases, width = smooth.eigenbases, start.shape[1] // 2
-    if bases is None:
+    curved, width = smooth.curvatures, start.shape[1] // 2
+    if curved is None:
         step = 1 / max(2 * float(smooth.bounds().max(initial=0.0)), 1e-300)
         return accelerated(gradient, prox, start, step, stop=stop)
 
     def nearest(point: FloatArray, weight: float) -> FloatArray:
         together = point[:, :width] + point[:, width:]
-        missing = (bases.nearest(together, weight / 2) - together) / 2
+        missing = (curved.nearest(together, weight / 2) - together) / 2
         return point + np.hstack([missing, missing])
 
-    weight = bases.typical
+    weight = 2 * curved.weight
     return alternating(nearest, gradient, prox, start, weight=weight, stop=stop, most=MOST_STEPS)
 
 

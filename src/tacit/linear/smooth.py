@@ -14,9 +14,10 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.linear.losses import Loss
-from tacit.linear.problems import Block, Problems, blocks, each_block, each_matrix, ladder
+from tacit.linear.problems import Block, Problems, blocks, each_block, each_matrix
 from tacit.linear.row_algebra import each_times, row_norms, times_each
-from tacit.linear.splitting import Eigenbases, eigenbases, eigenbases_of_rows
+from tacit.linear.splitting import Curvatures, Curved, FewRows, Grams
+from tacit.linear.threads import one_blas_thread
 
 EXACT_BOUND = 64  # up to this width the largest eigenvalue is computed, above it is estimated
 POWER_STEPS = 20
@@ -28,7 +29,7 @@ INTERCEPT_RIDGE = 0.01
 class Quadratic:
     """Σ_t ½ w_tᵀG_t w_t − b_tᵀw_t + constant."""
 
-    G: FloatArray  # (m, D, D)
+    G: FloatArray  # (m, D, D), or one for all (1, D, D)
     b: FloatArray  # (m, D)
     constant: float
 
@@ -51,9 +52,9 @@ class Quadratic:
         return largest_eigenvalues(self.G)
 
     @cached_property
-    def eigenbases(self) -> Eigenbases:
-        """What a solver needs that steps along all tasks' curvatures."""
-        return eigenbases(self.G, self.b)
+    def curvatures(self) -> Curvatures:
+        """What a solver needs that steps along them."""
+        return Curvatures([(slice(None), Grams(self.G))], self.b)
 
 
 @dataclass(frozen=True)
@@ -92,22 +93,17 @@ class Rowwise:
         return self.loss.most_curvature * largest_eigenvalues(_grams(self.problems, self.weights))
 
     @cached_property
-    def eigenbases(self) -> Eigenbases | None:
+    def curvatures(self) -> Curvatures | None:
         """The same where the loss is quadratic, from the rows: they may be fewer than columns."""
         if not self.loss.quadratic:
             return None
         p = self.problems
-        X = p.X if (self.weights == 1).all() else p.X * np.sqrt(self.weights)[:, None]
-        width, longest = p.X.shape[1], int(ladder(p.sizes).max(initial=0))
-        V = np.zeros((p.n_tasks, width, min(longest, width)))
-        values = np.zeros((p.n_tasks, V.shape[2]))
-
-        def work(block: Block) -> None:
-            its, own = eigenbases_of_rows(block.padded(X))
-            V[block.tasks, :, : own.shape[1]], values[block.tasks, : own.shape[1]] = its, own
-
-        each_block(p, work)
-        return Eigenbases(V, values, -self.gradient(np.zeros((p.n_tasks, width))))
+        rooted = np.sqrt(self.weights)
+        parts = [
+            (block.tasks, _curved(X * block.padded(rooted)[:, :, None]))
+            for block, X in self._padded
+        ]
+        return Curvatures(parts, -self.gradient(np.zeros((p.n_tasks, p.X.shape[1]))))
 
     def _ridge(self) -> FloatArray:
         """(m,): on the last column; tasks without rows have none."""
@@ -128,11 +124,19 @@ class Rowwise:
         return [(block, block.padded(self.problems.X)) for block in blocks(self.problems)]
 
 
+def _curved(X: FloatArray) -> Curved:
+    """Of rows (b, n, D)."""
+    if X.shape[1] < X.shape[2]:
+        return FewRows(X)
+    return Grams(X.transpose(0, 2, 1) @ X)
+
+
 Smooth = Quadratic | Rowwise
 
 
 def smooth_part(problems: Problems, loss: Loss) -> Smooth:
-    """The smooth part for these rows, all c_t = 1.
+    """The smooth part for these rows, all c_t = 1, of a problem that tasks solve together: what is
+    isolated must not ask whether others have the same rows.
 
     >>> from tacit.linear.losses import Squared
     >>> p = Problems(np.array([[1.0], [2.0]]), np.array([1.0, 1.0]), np.array([0, 2]))
@@ -140,9 +144,22 @@ def smooth_part(problems: Problems, loss: Loss) -> Smooth:
     array([[2.]])
     """
     rows = np.ones(len(problems.y))
-    if loss.quadratic and len(problems.y) >= problems.X.shape[1] * problems.n_tasks:
+    if not loss.quadratic or len(problems.y) < problems.X.shape[1] * problems.n_tasks:
+        return Rowwise(problems, loss, rows)
+    X = _common_rows(problems)
+    if X is None:
         return quadratic(problems, rows)
-    return Rowwise(problems, loss, rows)
+    with one_blas_thread():
+        b = problems.y.reshape(-1, len(X)) @ X
+        return Quadratic((X.T @ X)[None], b, 0.5 * float(problems.y @ problems.y))
+
+
+def _common_rows(problems: Problems) -> FloatArray | None:
+    """(n, D): the rows of all tasks, if all have the same ones."""
+    X, m, n = problems.X, problems.n_tasks, int(problems.sizes.max(initial=0))
+    if m < 2 or problems.sizes.min() < n or not np.array_equal(X[:n], X[n : 2 * n]):
+        return None
+    return X[:n] if bool((X.reshape(m, n, -1) == X[:n]).all()) else None
 
 
 def quadratic(problems: Problems, rows: FloatArray) -> Quadratic:
