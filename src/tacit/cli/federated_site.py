@@ -27,9 +27,12 @@ def rows_of(place: Path, terms: Terms) -> tuple[TaskSet, TaskSet | None]:
     there = [place / name for name in TABLES if (place / name).exists()]
     if len(there) != 1:
         raise InvalidInput(f"{place} must hold one table, {' or '.join(TABLES)}")
-    table, schema = read_file(there[0]), terms.schema
+    table, schema = read_file(there[0], least=0), terms.schema
     for role, name in terms.columns.items():
         require_column(name, table.frame.columns, role)
+    if not len(table.frame):  # it takes part as others do: a refusal would tell that all are absent
+        own = [terms.labels[i] for i in terms.places[place.name]]
+        return TaskSet.without_rows(own, schema), None
     labels = task_texts(table.frame[terms.columns["task"]])
     y = np.zeros(len(table.frame))  # where people report there is nothing to predict
     if "target" in terms.columns:

@@ -49,7 +49,7 @@ class Collector:
     @property
     def reports(self) -> Path:
         """Those of these terms: another survey's are never taken for them."""
-        return self.place / "reports" / self.sites.terms.digest[:16]
+        return self.place / "reports" / self.sites.terms.digest
 
     def collect(self) -> Path:
         """Asks until everybody reported or the time is up; the file with what there is."""

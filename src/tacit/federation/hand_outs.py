@@ -5,17 +5,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tacit import files, folder
 from tacit.arrays import Array
 from tacit.certificate import documents
-from tacit.certificate.checks import checked
+from tacit.certificate.checks import SLACK, checked
 from tacit.errors import Refused
 from tacit.estimator.fitted import Fitted
 from tacit.federation.records import Records
 from tacit.federation.terms import Terms
+from tacit.json_converter import from_json
+from tacit.privacy.budget import Guarantee
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.node_runs import node_run
 from tacit.tasks import canonical_label
 from tacit.tasks.labels import written_label
 
@@ -48,7 +53,35 @@ class HandOuts:
         finding = checked(shared, self.terms.coordinator)
         if not finding.ok:
             raise Refused("the coordinator", f"what it sends is not sound: {finding.problems[0]}")
-        return folder.read(shared)
+        found = folder.read(shared)
+        self._require_true(found[2])
+        return found
+
+    def _require_true(self, certificate: Mapping[str, Any]) -> None:
+        """Refused where the certificate is another run's, protects somebody else, or says less than
+        the site's own ledger: it is handed on from here, and who signs it may not be trusted."""
+        terms, says = self.terms, from_json(Guarantee, certificate["guarantee"], "guarantee")
+        if certificate["data"].get("fingerprint") != terms.digest:
+            raise Refused("the coordinator", "its certificate is not about these terms")
+        whom = replace(terms.model()._unit(), neighbours=terms.budget.neighbours)
+        for name in ("unit", "neighbours", "adversary"):
+            if getattr(says, name) != getattr(whom, name):
+                raise Refused("the coordinator", f"its certificate has another {name}")
+        epsilon, delta = self._spent()
+        if epsilon > says.epsilon * (1 + SLACK) or delta > says.delta:
+            raise Refused("the coordinator", "its certificate says less than our own ledger")
+
+    def _spent(self) -> tuple[float, float]:
+        """(ε, δ) of the run by the site's own ledger; nothing where it is the coordinator's that
+        counts, or nothing was released."""
+        file, places = self.place / folder.LEDGER, self.terms.places[self.name]
+        if not file.exists():
+            return 0.0, 0.0
+        names = [self.terms.run, *(node_run(self.terms.run, place) for place in places)]
+        with Ledger(file, dataset=self.terms.dataset, read_only=True) as own:
+            runs = [name for name in names if own.spends(name)]
+            spent = own.statement([self.terms.labels[i] for i in places], runs)
+        return spent.run_epsilon, spent.run_delta
 
     def write(self, model: Fitted, found: folder.Contents, places: Sequence[int]) -> dict[str, str]:
         """A hand-out for each task, not sealed yet, and all of them together; by place, the digest

@@ -8,6 +8,7 @@ ends: what the sites spent stays spent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from tacit.engine.other_mechanisms import OtherMechanisms
 from tacit.errors import InvalidInput, Refused
 from tacit.federation.arrived import Arrived
 from tacit.federation.engine import Elsewhere, OverSites
+from tacit.federation.hidden_site import MASKS, signed_keys
 from tacit.federation.masking import Masks, from_shares, mask, pairwise, public_key
 from tacit.federation.noise_shares import (
     enough,
@@ -119,9 +121,15 @@ class _Round:
         keys: dict[str, Any] = {}
         boxes: dict[str, dict[str, Array]] = {}
         requests = self._asked("secrets", sorted(self.sites.address))
+        about = {"format": MASKS, "round": self.number}
         for name, said, arrays in self.sites.sound_answers(requests, ROOM * len(requests)):
+            try:
+                signed_keys(said.get("masks"), self.sites.terms, name, "mask", about)
+            except Refused as error:
+                self.sites.note("refused", site=name, round=self.number, why=error.why)
+                continue
             if name not in keys and arrays.keys() == set(self.sites.terms.sites):
-                keys[name], boxes[name] = said.get("masks"), arrays
+                keys[name], boxes[name] = said["masks"], arrays
         self._require(keys)
         return keys, boxes
 
@@ -156,8 +164,8 @@ class _Round:
         for name, said, _ in self.sites.sound_answers(requests, ROOM * len(keys)):
             for kept, told in ((seeds, said.get("seeds")), (gone, said.get("keys"))):
                 for other, piece in told.items() if isinstance(told, dict) else ():
-                    if other in kept:
-                        kept[other][name] = int(str(piece), 16)
+                    if other in kept and re.fullmatch("0x[0-9a-f]{1,131}", str(piece)):
+                        kept[other][name] = int(piece, 16)
         everybody = sorted(self.sites.terms.sites)
         needed = threshold(len(everybody), self.fewest)
         total = np.zeros(size, dtype=np.uint64)

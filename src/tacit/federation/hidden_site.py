@@ -16,7 +16,7 @@ name, so the coordinator, through whom all of this passes, can put none of its o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ import numpy as np
 from tacit import files
 from tacit.arrays import Array, FloatArray
 from tacit.certificate import documents
-from tacit.engine import CURATOR, Edge
+from tacit.engine import CURATOR, Edge, Step
 from tacit.errors import InvalidInput, Refused
 from tacit.federation.masking import (
     agreed_key,
@@ -37,7 +37,14 @@ from tacit.federation.masking import (
     public_key,
     sealed_box,
 )
-from tacit.federation.noise_shares import Masked, enough, gaussian, share, threshold
+from tacit.federation.noise_shares import (
+    Masked,
+    enough,
+    gaussian,
+    require_close,
+    share,
+    threshold,
+)
 from tacit.federation.records import Records, secret_in
 from tacit.federation.terms import Terms
 from tacit.federation.wire import packed, unpacked
@@ -56,14 +63,15 @@ def signed_keys(
     found: Any, terms: Terms, name: str, key: str, expected: Mapping[str, Any]
 ) -> bytes:
     """The public key in a document that this site signed; Refused if it is not as expected."""
-    said = {k: v for k, v in found.items() if k not in (key, "signature")} if found else {}
+    document = found if isinstance(found, dict) else {}
+    said = {k: v for k, v in document.items() if k not in (key, "signature")}
     if said != dict(expected) | {"site": name, "terms": terms.digest}:
         raise Refused("the coordinator", f"it sends no key that {name} signed")
     try:
-        if documents.signed_by(found) != terms.sites[name].key:
+        if documents.signed_by(document) != terms.sites[name].key:
             raise Refused("the coordinator", f"the key of {name} was signed by another")
-        return bytes.fromhex(found[key])
-    except (InvalidInput, TypeError, ValueError):
+        return bytes.fromhex(document[key])
+    except (InvalidInput, LookupError, TypeError, ValueError):
         raise Refused("the coordinator", f"the key of {name} is not genuine") from None
 
 
@@ -127,11 +135,14 @@ class HiddenRound:
         self,
         masks: Mapping[str, Any],
         boxes: Mapping[str, bytes],
-        mechanism: Any,
+        steps: Sequence[Step],
         rows: FloatArray,
         door: Door,
     ) -> Array:
         """Through the site's own ledger: its sum with its share of noise, under masks."""
+        mechanism = gaussian(steps[self.number].mechanism)
+        size = share(mechanism, self._fewest).counts(rows).size
+        require_close(self.terms.budget, self._fewest, size * len(steps))
         keys = {
             name: signed_keys(masks[name], self.terms, name, "mask", self._about())
             for name in sorted(masks)
@@ -143,20 +154,22 @@ class HiddenRound:
             raise Refused("the coordinator", "our own mask key is another one")
         self._same("partners", sorted((name, key.hex()) for name, key in keys.items()))
         self._open(boxes)
-        size = share(gaussian(mechanism), self._fewest).counts(rows).size
         others = {name: key for name, key in keys.items() if name != self.name}
         masks_ = mask(self._seed, size) + pairwise(self.name, self._mask_key, others, size)
-        whole = Masked(gaussian(mechanism), self._fewest, masks_)
+        door.open([step.mechanism for step in steps])
+        whole = Masked(mechanism, self._fewest, masks_)
         released = door.release(self.number, self.name, whole, rows)
         sent = Edge(self.name, CURATOR, False, []).send({"rows": released})
         return np.asarray(sent["rows"].value)
 
     def _open(self, boxes: Mapping[str, bytes]) -> None:
         """Everybody's shares for us, kept."""
-        found = {
-            sender: json.loads(opened_box(self._box(sender, sender, self.name), box))
-            for sender, box in boxes.items()
-        }
+        found = {}
+        for sender, box in boxes.items():
+            try:
+                found[sender] = json.loads(opened_box(self._box(sender, sender, self.name), box))
+            except (InvalidInput, ValueError):
+                raise Refused("the coordinator", f"the box of {sender} does not open") from None
         files.made_once(self._file("shares"), json.dumps(found).encode())
 
     def _same(self, kind: str, said: Any) -> None:

@@ -47,6 +47,8 @@ class OverNodes:
             run = _Run.begun(self.sites, parties)
             run.resume()
             run.finish()
+        if not run.now.arrivals:
+            raise Refused(", ".join(sorted(self.sites.terms.sites)), "not one release came")
         return run.now
 
 

@@ -22,6 +22,7 @@ from tacit.errors import Refused
 from tacit.federation.own_tasks import OwnTasks
 from tacit.federation.records import Records
 from tacit.federation.terms import Terms
+from tacit.federation.wire import is_count
 from tacit.privacy.ledger import Ledger
 
 COLUMN = "column"
@@ -49,8 +50,9 @@ class ColumnRequest:
     @classmethod
     def read(cls, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ColumnRequest:
         """Refused if it is none."""
-        place, number = description.get("place"), description.get("number")
-        if not (isinstance(place, int) and isinstance(number, int) and arrays.keys() == {COLUMN}):
+        place: Any = description.get("place")
+        number: Any = description.get("number")
+        if not (is_count(place) and is_count(number) and arrays.keys() == {COLUMN}):
             raise Refused("the coordinator", "a step names a place, a number and a column")
         return cls(place, number, np.asarray(arrays[COLUMN], dtype=np.float64))
 
@@ -69,7 +71,7 @@ def answered(
         model: Any = own.model
         parties = model._parties(own.home, own.door(terms, ledger, terms.labels))
         node, door = parties.nodes[asked.place], parties.doors[asked.place]
-        if not 0 <= asked.number < node.releases:
+        if asked.number >= node.releases:
             raise Refused("the coordinator", f"release {asked.number} of {node.releases}")
         kept.take(asked.number, {COLUMN: asked.column})
         declared(node, door)

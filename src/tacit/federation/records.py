@@ -27,7 +27,7 @@ from tacit import files, folder
 from tacit.arrays import Array
 from tacit.errors import Refused
 from tacit.federation.terms import FILE, Terms
-from tacit.federation.wire import packed, unpacked
+from tacit.federation.wire import is_count, packed, unpacked
 
 FINISHED = "finished.json"
 
@@ -46,7 +46,7 @@ class Records:
     @classmethod
     def at(cls, site: Path, terms: Terms) -> Records:
         """Made with its first use."""
-        place = site / "runs" / terms.digest[:16]
+        place = site / "runs" / terms.digest  # whole: a part of it can be made to agree
         files.make(place, 0o700)
         return cls(place)
 
@@ -139,7 +139,7 @@ def broadcast_alone(number: Any, arrays: Mapping[str, Array]) -> dict[str, Array
     follow the round, so that who tells it must not choose it."""
     told = broadcasts(arrays)
     if not (
-        isinstance(number, int)
+        is_count(number)
         and told.keys() == {number}
         and np.array_equal(told[number].get("round", number), number)
     ):

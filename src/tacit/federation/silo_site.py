@@ -30,7 +30,7 @@ def released(
         halves, found = own.silo_halves(terms, ledger), {}
         for place in own.places:
             steps, door = halves.coordinator.steps(place), halves.doors[place]
-            if not 0 <= number < len(steps):
+            if number >= len(steps):
                 raise Refused("the coordinator", f"release {number} of {len(steps)}")
             door.open([step.mechanism for step in steps])
             each, _ = halves.silos.select([place]).contribute(steps[number], shared, None)

@@ -49,7 +49,7 @@ from tacit.federation.reporting import ENCODER, ExportedEncoder, reported, requi
 from tacit.federation.scores import centred_scores
 from tacit.federation.silo_site import released
 from tacit.federation.terms import ASKED, Terms, differences
-from tacit.federation.wire import digest, packed, unpacked
+from tacit.federation.wire import digest, is_count, packed, unpacked
 from tacit.json_converter import from_json, to_json
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Declared
@@ -138,23 +138,21 @@ class Site:
 
     def _contribute(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Said:
         """One row for each task, across an edge to a coordinator whom the learner trusts."""
-        _, rows = self._rows(description, arrays)
+        rows = self._rows(description, arrays)
         Edge(self.name, CURATOR, True, []).send({"rows": Unprotected(rows)})
         return {}, {"rows": rows}
 
-    def _rows(
-        self, description: Mapping[str, Any], arrays: Mapping[str, Array]
-    ) -> tuple[int, Array]:
-        """The round that is asked for, and the rows of the site's tasks in it."""
+    def _rows(self, description: Mapping[str, Any], arrays: Mapping[str, Array]) -> Array:
+        """The rows of the site's tasks in the round that is asked for."""
         planned = self._planned(description)
         rounds = broadcasts(arrays)
         for number in sorted(rounds):
             self._records.take(number, rounds[number])
-        asked = description.get("number")
-        if not isinstance(asked, int) or asked not in rounds:
+        asked: Any = description.get("number")
+        if not is_count(asked) or asked not in rounds:
             raise Refused("the coordinator", f"it asks for round {asked!r}, and sends no such one")
         found = self._records.answer(asked)
-        return asked, self._computed(asked, planned) if found is None else found
+        return self._computed(asked, planned) if found is None else found
 
     def _planned(self, description: Mapping[str, Any]) -> Planned:
         """The plan of the run, which stays what it was in the first round."""
@@ -198,8 +196,9 @@ class Site:
 
     def _hidden(self, description: Mapping[str, Any]) -> HiddenRound:
         """The round, with the keys that everybody signed with the terms."""
-        number, agreements = description.get("number"), description.get("agreements")
-        if not isinstance(number, int) or number < 0:
+        number: Any = description.get("number")
+        agreements = description.get("agreements")
+        if not is_count(number):
             raise Refused("the coordinator", f"round {number!r} of secure aggregation")
         if not (isinstance(agreements, dict) and agreements.keys() == set(self.terms.sites)):
             raise Refused("the coordinator", "it does not show what everybody signed")
@@ -220,15 +219,13 @@ class Site:
             raise Refused("the coordinator", "it sends no mask keys")
         told = {name: a for name, a in arrays.items() if not name.startswith("box/")}
         boxes = {n.removeprefix("box/"): a.tobytes() for n, a in arrays.items() if n not in told}
-        asked, rows = self._rows(description, told)
+        rows = self._rows(description, told)
         own = OwnTasks.of(self.terms, self.name, self.read())
         _, steps = own.halves(self.terms, self._planned(description))
         with Ledger(self.place / folder.LEDGER, dataset=self.terms.dataset) as ledger:
             labels = tuple(self.terms.labels[i] for i in own.places)
             door = own.door(self.terms, ledger, labels)
-            door.open([step.mechanism for step in steps])
-            found = hidden.masked(masks, boxes, steps[asked].mechanism, rows, door)
-        return {}, {"rows": found}
+            return {}, {"rows": hidden.masked(masks, boxes, steps, rows, door)}
 
     def _unmask(self, description: Mapping[str, Any], _: Mapping[str, Array]) -> Said:
         return self._hidden(description).unmask(description.get("heard")), {}

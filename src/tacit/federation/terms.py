@@ -102,6 +102,10 @@ class Terms:
             if not site.tasks or name == CURATOR:
                 raise InvalidInput(f"site {name!r} has no task, or the name of the coordinator")
             checked_fingerprint(site.key)
+        if len({site.key for site in self.sites.values()}) < len(self.sites):
+            raise InvalidInput(
+                "two sites have one key: they would be counted as two who are honest"
+            )
         if not 0 < self.seconds < 10**7:
             raise InvalidInput(f"a round waits between 0 and 10⁷ seconds, got {self.seconds}")
         if self.fewest is not None and not 2 <= self.fewest <= len(self.sites):

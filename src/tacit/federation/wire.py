@@ -56,6 +56,15 @@ def unpacked(content: bytes, most: int = MOST) -> tuple[dict[str, Any], dict[str
     return description, arrays
 
 
+def is_count(value: Any) -> bool:
+    """Whether it is one of 0, 1, 2, …: True is not, though Python takes it for 1.
+
+    >>> is_count(1), is_count(True), is_count(-1)
+    (True, False, False)
+    """
+    return type(value) is int and value >= 0
+
+
 def digest(content: bytes) -> str:
     """By which an answer names what it answers."""
     return hashlib.sha256(content).hexdigest()

@@ -57,8 +57,8 @@ def read_table(path: str | Path) -> Any:
     return read_file(Path(path)).frame
 
 
-def read_file(path: Path, written: Written | None = None) -> FileTable:
-    """The same, with what was guessed on the way."""
+def read_file(path: Path, written: Written | None = None, *, least: int = 1) -> FileTable:
+    """The same, with what was guessed on the way, and so many rows at least."""
     how = written or Written()
     if path.is_dir():
         return _folder(path, how)
@@ -78,7 +78,7 @@ def read_file(path: Path, written: Written | None = None) -> FileTable:
         )
     found = _reader(kind)(path, how)
     frame = _numpy_types(_without_blanks(found.frame))
-    if frame.height == 0:
+    if frame.height < least:
         raise InvalidInput(f"{path.name} has no rows; expected at least one below its header")
     return replace(found, frame=frame)
 
