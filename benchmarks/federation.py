@@ -178,23 +178,41 @@ def simulation(count: int) -> None:
 
 
 CLIENT = """
+import json
+import os
+import time
+from pathlib import Path
+
 from flwr.app import Message
 from flwr.clientapp import ClientApp
 
 client = ClientApp()
 
 
+def began():
+    ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - since_boot
+
+
 @client.query()
 def query(message, context):
     content = message.content.config_records["tacit"]["tacit"]
-    if content.startswith(b"bare"):
-        return Message(message.content, reply_to=message)
-    from tacit.cli.federated_client import passed_on
-    from tacit.federation.flower_site import carried, site_folder
+    bare, entered = content.startswith(b"bare"), time.time()
+    reply = message.content
+    if not bare:
+        from tacit.cli.federated_client import passed_on
+        from tacit.federation.flower_site import carried, site_folder
 
-    return Message(carried(passed_on(site_folder(context), content)), reply_to=message)
+        reply = carried(passed_on(site_folder(context), content))
+    line = [str(context.node_id), bare, began(), entered, time.time()]
+    line.append(time.process_time())
+    with open({out!r}, "a") as lines:
+        lines.write(json.dumps(line) + chr(10))
+    return Message(reply, reply_to=message)
 """
-"""A site that sends bare messages back, for which nothing of ours is loaded."""
+"""A site that sends bare messages back, for which nothing of ours is loaded. For each it notes when
+its process began, when the request was there, and when the answer was."""
 
 SERVER = """
 import json
@@ -205,7 +223,24 @@ from tacit.federation import flower
 from tacit.federation.sites import answers
 
 OUT, BARE = Path({out!r}), b"bare" + bytes(1500)
-Channel = flower.FlowerChannel
+
+
+class Channel(flower.FlowerChannel):
+    # Notes when each message goes out, and when its answer is there.
+    def send(self, requests, seconds):
+        with open({trips!r}, "a") as lines:
+            for address, request in requests.items():
+                line = [address, request.startswith(b"bare"), "sent", time.time()]
+                lines.write(json.dumps(line) + chr(10))
+        super().send(requests, seconds)
+
+    def received(self):
+        found = super().received()
+        with open({trips!r}, "a") as lines:
+            for address, content in found or ():
+                line = [address, content.startswith(b"bare"), "came", time.time()]
+                lines.write(json.dumps(line) + chr(10))
+        return found
 
 
 class Blocks(Channel):
@@ -249,7 +284,8 @@ __all__ = ["server"]
 
 
 def live(count: int, learner: str, parameters: str, channel: str) -> tuple[Any, Any]:
-    """Of a run over SuperLink and SuperNodes: its journal, and when bare messages came."""
+    """Of a run over SuperLink and SuperNodes: its journal, and when bare messages came. Says where
+    the seconds of a message are."""
     from tacit.cli.federate_init import write_example, write_terms
     from tacit.federation.project import Project
     from tacit.federation.trial import run, started
@@ -263,10 +299,38 @@ def live(count: int, learner: str, parameters: str, channel: str) -> tuple[Any, 
         write_terms(project)
         with started(project) as trial:
             app = project.app / "federated"
-            (app / "client.py").write_text(CLIENT)
-            (app / "server.py").write_text(SERVER.format(out=str(out), channel=channel))
+            at_site, trips = Path(directory) / "at_site", Path(directory) / "trips"
+            (app / "client.py").write_text(CLIENT.replace("{out!r}", repr(str(at_site))))
+            about = {"out": str(out), "trips": str(trips), "channel": channel}
+            (app / "server.py").write_text(SERVER.format(**about))
             run(trial, 1200)
+            for bare in (False, True):
+                tell("parts", bare=bare, **parts(_lines(trips), _lines(at_site), bare))
             return Journal(project.coordinator / JOURNAL).lines(), json.loads(out.read_text())
+
+
+def _lines(file: Path) -> list[Any]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def parts(trips: list[Any], at_site: list[Any], bare: bool) -> dict[str, Any]:
+    """Medians of the seconds of a message: until its process begins, until the request is there,
+    until the answer is, and until that has arrived; a node does one message after another. And of
+    the processor's seconds until then, in the process that Flower starts."""
+    found = []
+    for node in {each[0] for each in at_site}:
+        done = sorted((each[1:] for each in at_site if each[0] == node), key=lambda e: e[1])
+        sent = [each for each in trips if each[0] == node and each[2] == "sent"]
+        came = [each for each in trips if each[0] == node and each[2] == "came"]
+        for out, (kind, began, entered, left, processor), back in zip(
+            sent, done, came, strict=False
+        ):
+            assert out[1] == kind == back[1]
+            steps = [began - out[3], entered - began, left - entered, back[3] - left, processor]
+            found += [steps] if kind == bare else []
+    names = ("to_begin", "to_load", "to_answer", "to_return", "processor_s")
+    middle = np.median(found, axis=0)
+    return {"messages": len(found)} | dict(zip(names, middle.round(3).tolist(), strict=True))
 
 
 def times(lines: list[dict[str, Any]], *what: str) -> list[float]:
