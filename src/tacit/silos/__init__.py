@@ -11,7 +11,7 @@ run of its own, and what it sends is a release.
 - halves.py: silos with their rows, and the coordinator that reads what they release
 - moments.py, hierarchy.py: empirical Bayes over noisy sums, aware of their noise
 - silo_models.py: what a silo does with its own rows, which is free
-- estimator.py: what a linear learner does where people are protected; learners differ in how the
+- silo_learner.py: what a linear learner does where people are protected; learners differ in how the
   variances of the prior are tied
 
 The mechanism is privacy/mechanisms/block_moments.py, the engine engine/silo_rounds.py.

@@ -25,9 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.encoders.base import Strategy
+from tacit.encoders.neural.differentiable_noise import simulated
 from tacit.encoders.neural.learning import Learned, Perturb, Training, unperturbed
 from tacit.encoders.neural.modules import Hidden, identity_network, into_the_ball, network
-from tacit.encoders.neural.simulation import simulated
 from tacit.privacy.mechanisms.local import LocalMechanism, SampledLaplace, sample_sensitivity
 
 Noise = Callable[[nn.Module, Tensor], LocalMechanism | None]

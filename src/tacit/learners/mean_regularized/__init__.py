@@ -77,8 +77,8 @@ from tacit.parameters import Count, Positive, Size, require_unset
 from tacit.privacy.accounting import poisson_noise_multiplier
 from tacit.privacy.budget import Budget
 from tacit.privacy.mechanisms import GaussianSum
-from tacit.silos.estimator import InsideSilos
 from tacit.silos.hierarchy import AtPenalty, Tie, all_alike
+from tacit.silos.silo_learner import InsideSilos
 
 __all__ = ["Curator", "MeanRegularized", "Tasks"]
 

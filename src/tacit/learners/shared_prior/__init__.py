@@ -22,7 +22,7 @@ from tacit.linear.problems import Problems, of_each_chunk
 from tacit.linear.single_task_fits import best_alone, in_own_units
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms.products import WithGaussianNoise
-from tacit.silos.estimator import InsideSilos
+from tacit.silos.silo_learner import InsideSilos
 
 __all__ = ["Curator", "SharedPrior", "Tasks"]
 

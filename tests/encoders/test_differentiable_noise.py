@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.encoders.neural.simulation import clipped, simulated
+from tacit.encoders.neural.differentiable_noise import clipped, simulated
 from tacit.privacy.mechanisms.local import (
     LocalGaussian,
     LocalKNorm,
