@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure
-from tacit.privacy.accounting import Cost, cost, gaussian_mu, remaining_mu
+from tacit.privacy.accounting import Cost, Event, cost, gaussian_mu, remaining_mu
 from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget, Guarantee, Neighbours
 from tacit.privacy.chain import event_from_json
 from tacit.privacy.ledger import Ledger
@@ -60,7 +61,10 @@ class Door:
     def open(self, mechanisms: Sequence[Mechanism]) -> None:
         """Declares a run of these releases on the ledger; BudgetExceeded before any noise is
         drawn."""
-        plan = [mechanism.event(self.neighbours) for mechanism in mechanisms]
+        plan: list[Event] = []
+        for _, alike in groupby(mechanisms, key=id):  # many releases by one, asked once
+            mechanism, *others = alike
+            plan += [mechanism.event(self.neighbours)] * (1 + len(others))
         terms = RunTerms(
             self.promise.unit,
             self.promise.adversary,
