@@ -23,9 +23,7 @@ Rows = tuple[Any, Any, Any]
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "tacit.neural.client_choice.STEPS", {"own": 40, "halfway": 30, "shared": 20}
-    )
+    monkeypatch.setattr("tacit.neural.client_choice.STEPS", {"own": 40, "shared": 20, "open": 20})
     monkeypatch.setattr("tacit.neural.round_schedule.MOST", 40)
 
 
@@ -87,7 +85,7 @@ def test_where_noise_would_win_nothing_is_spent_and_everybody_trains_alone() -> 
     assert found.rounds_ == 0
     assert found.guarantee_.epsilon == 0.0
     assert found.history_ == []
-    assert found.private_home_ == {"own": CLIENTS, "halfway": 0, "shared": 0}
+    assert found.private_home_ == {"own": CLIENTS, "shared": 0, "open": 0}
 
 
 def test_a_generous_budget_gives_what_no_privacy_gives() -> None:

@@ -7,19 +7,25 @@ that it hears, a client has three ways to a model of its own (``Way``):
 way            starts from      and is
 =============  ===============  =============================================================
 ``own``        w                trained alone, as if nobody had been heard
-``halfway``    (w + w̃)/2        trained alone from there: half of what is shared, and half of
-                                its noise
 ``shared``     its model of     finetuned, and held to w̃: in predictions (KL), or in
                the rounds       parameters where numbers are predicted
+``open``       the same         the same, but that classes of which it has no row need not be
+                                unlikely: perhaps they are missing by chance
 =============  ===============  =============================================================
 
 A model of one's own is trained at a pace that suits the client's own rows (``paced``): steps that
 are right for pixels in [0, 1] barely move a model of inputs ten times smaller.
 
-It takes the one under which its own rows are likeliest in cross-validation, where its own model has
-PRIOR of a start. So a client trusts what is shared no further than its own rows bear out, and
-joining costs it what that choice can err.
-A mixture of the three, weighed by their likelihoods, was better by .001 in accuracy where the
+**Open.** Cross-entropy lowers the outputs of all classes that a client has no row of. A writer of
+seven characters, of 62, so unlearns most of what is shared; one who only ever writes digits is
+right to. The client's own folds tell the two apart: in the first they hold classes that the rest
+has not. On this way the outputs of unseen classes are lowered by OPEN before the loss, which then
+has little left to lower (a soft form of the restricted softmax of FedRS, Li and Zhan, 2021).
+
+A client takes the way under which its own rows are likeliest in cross-validation, where its own
+model has a start (``start_of_own``). So a client trusts what is shared no further than its own rows
+bear out, and joining costs it what that choice can err.
+A mixture of the ways, weighed by their likelihoods, was better by .001 in accuracy where the
 constants come from, and would be three models to hand out; shorter trainings among the candidates
 look good in folds, where everything is under-trained, and mislead small clients
 (docs/federated.md).
@@ -43,15 +49,16 @@ from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import NOBODY, Examples
 from tacit.neural.finetuning import Finetuning, filled, finetuned
 from tacit.neural.passes import Worker
+from tacit.neural.personal import width
 from tacit.neural.secret_streams import Coins
 
-Way = Literal["own", "halfway", "shared"]
-WAYS: tuple[Way, ...] = ("own", "halfway", "shared")
+Way = Literal["own", "shared", "open"]
+WAYS: tuple[Way, ...] = ("own", "shared", "open")
 
 FOLDS = 5
 """A client with fewer rows leaves them out one by one."""
 
-STEPS: dict[Way, int] = {"own": 150, "halfway": 100, "shared": 60}
+STEPS: dict[Way, int] = {"own": 150, "shared": 60, "open": 60}
 """Steps of each way: enough for models of their own to fit the rows of a small client."""
 
 GENTLE = 1 / 3
@@ -69,8 +76,14 @@ PLAINLY = 0.95
 PULL = 0.3
 """λ of what holds a shared model to w̃."""
 
+OPEN = 4.0
+"""By how much outputs of unseen classes are lowered before the loss."""
+
 PRIOR = 2.0
 """Log odds of one's own model: a client leaves it for evidence, not for a few lucky rows."""
+
+PRIOR_OF_FEW = 6.0
+"""What is added to them where classes outnumber rows by far."""
 
 TEMPERATURES = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
 """Outputs are divided by the one that suits them best, before their losses are compared: what is
@@ -83,21 +96,21 @@ class Settled:
 
     models: Tensor  # (m, d)
     ways: IntArray  # (m,), the place in WAYS of the way that each client took
-    losses: FloatArray  # (m, 3), mean loss of each way on held-out rows; NaN where there are none
+    losses: FloatArray  # (m, ways), mean loss of each on held-out rows; NaN where there are none
+    errors: FloatArray  # (m, ways), the share of these rows that it gets wrong; NaN for numbers
 
     def brought(self) -> dict[str, float]:
-        """What joining brought: how many clients took which way, and the mean loss on held-out rows
-        of their own models and of the ways they took (chosen by the same rows, so a bit too good).
-        """
-        taken = np.take_along_axis(self.losses, self.ways[:, None], axis=1)[:, 0]
-        known = np.isfinite(self.losses).all(axis=1)
+        """What joining brought: how many clients took which way, and the mean loss and errors on
+        held-out rows of their own models and of the ways they took (chosen by the same rows, so a
+        bit too good)."""
         counts = np.bincount(self.ways, minlength=len(WAYS)).tolist()
         found: dict[str, float] = dict(zip(WAYS, counts, strict=True))
-        if known.any():
-            found |= {
-                "own_loss": float(self.losses[known, 0].mean()),
-                "taken_loss": float(taken[known].mean()),
-            }
+        for name, each in (("loss", self.losses), ("errors", self.errors)):
+            taken = np.take_along_axis(each, self.ways[:, None], axis=1)[:, 0]
+            known = np.isfinite(each).all(axis=1)
+            if known.any():
+                found[f"own_{name}"] = float(each[known, 0].mean())
+                found[f"taken_{name}"] = float(taken[known].mean())
         return found
 
 
@@ -110,20 +123,28 @@ def settled(
     at_pace = paced(trainer, own, coins.of("pace"))
     if torch.equal(own, heard):  # nothing was shared: there is nothing to weigh
         models = _walked("own", at_pace, own, own, coins.of("own"))
-        return Settled(models, np.zeros(len(own), dtype=np.int64), _unknown(len(own)))
-    begun: dict[Way, tuple[Trainer, Tensor]] = {
-        "own": (at_pace, own),
-        "halfway": (at_pace, (own + heard) / 2),
-        "shared": (trainer, start),
-    }
-    losses = np.stack([_cross_validated(way, *begun[way], heard, coins) for way in WAYS], axis=1)
-    ways = chosen_ways(losses, trainer.examples.sizes, trainer.work)
+        unknown = np.full((len(own), len(WAYS)), np.nan)
+        return Settled(models, np.zeros(len(own), dtype=np.int64), unknown, unknown)
+    begun = {"own": (at_pace, own), "shared": (trainer, start), "open": (trainer, start)}
+    classes = _classes(trainer)
+    offered = WAYS if classes else WAYS[:2]
+    found = [_cross_validated(way, *begun[way], heard, coins) for way in offered]
+    losses, errors = (np.stack(each, axis=1) for each in zip(*found, strict=True))
+    ways = chosen_ways(losses, trainer.examples.sizes, classes)
     models = torch.empty_like(heard)
-    for number, way in enumerate(WAYS):
+    for number, way in enumerate(offered):
         mine = torch.from_numpy(ways == number).to(heard.device)
         if mine.any():
-            models[mine] = _walked(way, *begun[way], heard, coins.of(way))[mine]
-    return Settled(models, ways, losses)
+            models[mine] = _walked(way, *begun[way], heard, _coins(way, coins))[mine]
+    return Settled(models, ways, losses, errors)
+
+
+def _classes(trainer: Trainer) -> int:
+    """How many there are; 0: numbers are predicted."""
+    if trainer.work.loss != "cross_entropy":
+        return 0
+    X = trainer.examples.X
+    return width(trainer.stacked, X.new_zeros(1, *X.shape[1:]))
 
 
 def paced(trainer: Trainer, start: Tensor, coins: Coins) -> Trainer:
@@ -132,8 +153,7 @@ def paced(trainer: Trainer, start: Tensor, coins: Coins) -> Trainer:
     examples, work = trainer.examples, replace(trainer.work, steps=TRIAL_STEPS, pull=0.0)
     sizes = examples.sizes
     nth = np.arange(len(examples.X)) - np.repeat(examples.offsets[:-1], sizes)
-    owners = np.repeat(np.arange(examples.clients), sizes)
-    rows = _blocks(np.arange(len(nth)), owners, nth, sizes, work.batch)
+    rows = _blocks(np.arange(len(nth)), examples.owners, nth, sizes, work.batch)
     left = []
     for pace in PACES:
         at_pace = replace(examples, paces=np.full(examples.clients, pace))
@@ -144,32 +164,43 @@ def paced(trainer: Trainer, start: Tensor, coins: Coins) -> Trainer:
     return replace(trainer, examples=replace(examples, paces=np.array(PACES)[best]))
 
 
-def chosen_ways(losses: FloatArray, sizes: IntArray, work: LocalWork) -> IntArray:
+def chosen_ways(losses: FloatArray, sizes: IntArray, classes: int) -> IntArray:
     """(m,): the likeliest way of each client, of mean losses (m, ways) over its ``sizes`` rows.
 
-    A mean cross-entropy is a mean of −log p. Of numbers the variance is unknown, too: −log p is
-    (n/2) log(mean loss), and a constant. Who has no rows, or diverges on every way, keeps what it
-    heard.
+    A mean cross-entropy is a mean of −log p. Of numbers (no classes) the variance is unknown, too:
+    −log p is (n/2) log(mean loss), and a constant. Who has no rows, or diverges on every way, keeps
+    what it heard.
 
-    >>> work = LocalWork(10, 32, 0.3)
-    >>> chosen_ways(np.array([[0.5, 0.6, 0.45], [0.5, 0.6, 0.45]]), np.array([10, 100]), work)
+    >>> chosen_ways(np.array([[0.5, 0.6, 0.45], [0.5, 0.6, 0.45]]), np.array([10, 100]), 10)
     array([0, 2])
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        nats = losses if work.loss == "cross_entropy" else np.log(losses) / 2
+        nats = losses if classes else np.log(losses) / 2
     nats = np.where(np.isnan(nats), np.inf, nats * sizes[:, None])
-    nats[:, WAYS.index("own")] -= PRIOR
+    nats[:, WAYS.index("own")] -= start_of_own(sizes, classes)
     return np.where((nats < np.inf).any(axis=1), nats.argmin(axis=1), WAYS.index("shared"))
 
 
-def _unknown(clients: int) -> FloatArray:
-    return np.full((clients, len(WAYS)), np.nan)
+def start_of_own(sizes: IntArray, classes: int) -> FloatArray:
+    """(m,), in nats: PRIOR, and up to PRIOR_OF_FEW more where classes outnumber a client's rows.
+
+    There a row held out is often all that its class had: the own model loses by it what it will not
+    lose when all rows are back, and most of what the likelihood then weighs are rows that no way
+    gets right. So likelihoods say less of who is right more often.
+
+    >>> start_of_own(np.array([5, 10, 40]), 20)
+    array([6.5, 5. , 2. ])
+    """
+    beyond = 1 - sizes / max(classes, 1)
+    return np.asarray(PRIOR + PRIOR_OF_FEW * np.maximum(beyond, 0.0))
 
 
 def _walked(way: Way, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins) -> Tensor:
     """(m, d): all clients at the end of that way."""
     kind, work = work_of(way, trainer.work)
-    anchors = heard if way == "shared" else start
+    if way == "open":
+        trainer = replace(trainer, examples=opened(trainer.examples, _classes(trainer)))
+    anchors = start if way == "own" else heard
     return finetuned(replace(trainer, work=work), start.contiguous(), anchors, kind, coins)
 
 
@@ -179,10 +210,28 @@ def work_of(way: Way, work: LocalWork) -> tuple[Finetuning, LocalWork]:
     >>> work_of("shared", LocalWork(10, 32, 0.3))[1].steps
     60
     """
-    if way != "shared":
+    if way == "own":
         return "vanilla", replace(work, steps=STEPS[way], pull=0.0)
     kind: Finetuning = "kl" if work.loss == "cross_entropy" else "mean"
     return kind, replace(work, steps=STEPS[way], rate=work.rate * GENTLE, pull=PULL)
+
+
+def _coins(way: Way, coins: Coins) -> Coins:
+    """Where all classes were seen, both ways from what is shared are one."""
+    return coins.of("own" if way == "own" else "shared")
+
+
+def opened(examples: Examples, classes: int) -> Examples:
+    """With the outputs of each client's unseen classes lowered by OPEN before its loss.
+
+    >>> two = Examples(torch.zeros(3, 1), torch.tensor([2, 0, 2]), np.array([0, 1, 3]))
+    >>> opened(two, 3).shifts
+    tensor([[-4., -4.,  0.],
+            [ 0., -4.,  0.]])
+    """
+    shifts = examples.X.new_full((examples.clients, classes), -OPEN)
+    shifts[examples.owners, examples.y] = 0.0
+    return replace(examples, shifts=shifts)
 
 
 # --- cross-validation ----------------------------------------------------------------------------
@@ -190,15 +239,16 @@ def work_of(way: Way, work: LocalWork) -> tuple[Finetuning, LocalWork]:
 
 def _cross_validated(
     way: Way, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins
-) -> FloatArray:
-    """(m,), the mean loss of each client's rows under models that did not see them."""
+) -> tuple[FloatArray, FloatArray]:
+    """(m,) each: mean loss, and share of errors, on rows that the client's models did not see."""
     examples, found = trainer.examples, []
     for number, (rest, held) in enumerate(folds(examples, trainer.work.batch, coins.of("folds"))):
-        mine = coins.of(way).of(number)
+        mine = _coins(way, coins).of(number)
         models = _walked(way, replace(trainer, examples=rest), start, heard, mine)
         found.append(losses_at(trainer, models, held))
     with np.errstate(invalid="ignore"):  # a client without rows has no mean
-        return np.asarray(np.sum(found, axis=0).min(axis=1) / examples.sizes)
+        means = np.sum(found, axis=0) / examples.sizes[:, None]
+    return means[:, :-1].min(axis=1), means[:, -1]
 
 
 def folds(examples: Examples, batch: int, coins: Coins) -> Iterator[tuple[Examples, IntArray]]:
@@ -211,8 +261,7 @@ def folds(examples: Examples, batch: int, coins: Coins) -> Iterator[tuple[Exampl
     >>> rest.sizes.tolist(), held.shape, (held >= 0).sum(axis=(0, 2)).tolist()
     ([0, 2], (1, 2, 2), [0, 1])
     """
-    sizes = examples.sizes
-    owners = np.repeat(np.arange(examples.clients), sizes)
+    sizes, owners = examples.sizes, examples.owners
     each = enumerate(sizes.tolist())
     dealt = [examples.coins(client, coins).shuffled(size) for client, size in each]
     places = np.concatenate([np.empty(0, dtype=np.int64), *dealt])
@@ -237,28 +286,31 @@ def _blocks(
 
 
 def losses_at(trainer: Trainer, models: Tensor, rows: IntArray) -> FloatArray:
-    """(m, temperatures): total losses of models (m, d) on their clients' rows (blocks, m, batch).
+    """(m, temperatures + 1): total losses of models (m, d) on their clients' rows (blocks, m,
+    batch), and in the last column their errors.
 
     In passes, as in training: no bit of it depends on who else is there. Numbers have one
-    temperature, 1.
+    temperature, 1, and no errors: NaN.
     """
     drawn, size = torch.from_numpy(rows).to(trainer.device), trainer.slots()
-    temperatures = TEMPERATURES if trainer.work.loss == "cross_entropy" else TEMPERATURES[:1]
+    classes = trainer.work.loss == "cross_entropy"
+    temperatures = TEMPERATURES if classes else TEMPERATURES[:1]
 
     @torch.no_grad()
     def job(worker: Worker, part: slice) -> Tensor:
         parameters = worker.stacked.views(filled(models[part], size))
-        total = models.new_zeros(size, len(temperatures))
+        total = models.new_zeros(size, len(temperatures) + 1)
         before = worker.stacked.set_training(False)
         try:
             for block in drawn[:, part]:
                 places = filled(block, size, NOBODY).flatten()
                 x, y = trainer.examples.at(places)
                 outputs = worker.stacked(parameters, x)
-                for column, temperature in enumerate(temperatures):
-                    losses = trainer.work.row_loss(outputs / temperature, y)
-                    losses = torch.where(places == NOBODY, 0.0, losses)
-                    total[:, column] += losses.view(size, -1).sum(1)
+                columns = [trainer.work.row_loss(outputs / t, y) for t in temperatures]
+                wrong = outputs.argmax(1) != y if classes else torch.nan
+                for column, lost in enumerate([*columns, wrong]):
+                    counted = torch.where(places == NOBODY, 0.0, lost)
+                    total[:, column] += counted.view(size, -1).sum(1)
         finally:
             worker.stacked.set_training(before)
         return total[: part.stop - part.start]

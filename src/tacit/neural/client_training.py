@@ -121,7 +121,7 @@ def descend(
         x, y = examples.at(rows.flatten())
         leaves = [parameter.requires_grad_() for parameter in parameters]
         outputs = stacked(leaves, x)
-        objective = work.row_loss(outputs, y).view(len(W), -1).mean(1)
+        objective = _mean_loss(work, examples, outputs, y, rows)
         if extra is not None:
             objective = objective + extra(TrainingStep(stacked, leaves, anchors, given, x, outputs))
         total = examples.paced(objective, rows).sum()
@@ -131,6 +131,14 @@ def descend(
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.sub_(gradient, alpha=work.rate)
     torch.cat([parameter.flatten(1) for parameter in parameters], dim=1, out=W)
+
+
+def _mean_loss(
+    work: LocalWork, examples: Examples, outputs: Tensor, y: Tensor, rows: Tensor
+) -> Tensor:
+    """(c,), of outputs (c · batch, ...) on rows (c, batch)."""
+    losses = work.row_loss(examples.shifted(outputs, rows), y)
+    return losses.view(len(rows), -1).mean(1)
 
 
 # A step is w − η(g + λ(w − w̃)), Algorithm 1 line 13 of S2: in place, and without temporaries, each
@@ -150,7 +158,7 @@ def _factored_step(
     clients, named = len(rows), dict(zip(stacked.names, parameters, strict=True))
     x, y = examples.at(rows.flatten())
     outputs, tape = stacked.taped(parameters, x.requires_grad_())
-    objective = work.row_loss(outputs, y).view(clients, -1).mean(1)
+    objective = _mean_loss(work, examples, outputs, y, rows)
     total = examples.paced(objective, rows).sum()
     deltas = torch.autograd.grad(total, [found for _, _, found in tape], allow_unused=True)
     _pull(parameters, anchors, work)

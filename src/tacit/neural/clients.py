@@ -25,8 +25,11 @@ class Examples:
     offsets: IntArray  # (m + 1,)
     names: IntArray | None = None  # (m,), by which each draws its coins; None: 0, ..., m − 1
     paces: FloatArray | None = None  # (m,), times as fast as the others' work; None: 1 each
+    shifts: Tensor | None = None  # (m, classes), added to outputs before the loss; None: nothing
     _longer: tuple[Tensor, Tensor] = field(init=False, repr=False)  # X and y with nobody's row
-    _pace: Tensor | None = field(init=False, repr=False)  # of each row's client, and nobody's
+    _whose: Tensor = field(init=False, repr=False)  # (N + 1,), each row's client, and nobody
+    _pace: Tensor | None = field(init=False, repr=False)  # (m + 1,), the clients', and nobody's
+    _shift: Tensor | None = field(init=False, repr=False)  # (m + 1, classes)
 
     def __post_init__(self) -> None:
         if len(self.X) != len(self.y) or self.offsets[-1] != len(self.X):
@@ -36,12 +39,15 @@ class Examples:
         # One row more, nobody's. Somebody's would not do: its infinities would survive being
         # multiplied by zero, and to select afterwards costs a pass over memory.
         X, y = (torch.cat([z, z.new_zeros(1, *z.shape[1:])]) for z in (self.X, self.y))
-        pace = None
+        whose = torch.from_numpy(np.append(self.owners, NOBODY)).to(X.device)
+        pace, shift = None, None
         if self.paces is not None:
-            of_rows = np.append(np.repeat(self.paces, self.sizes), 1.0)
-            pace = torch.from_numpy(of_rows).to(X.device, torch.float32)
-        found = (("_longer", (X, y)), ("X", X[:NOBODY]), ("y", y[:NOBODY]), ("_pace", pace))
-        for name, value in found:
+            pace = torch.from_numpy(np.append(self.paces, 1.0)).to(X.device, torch.float32)
+        if self.shifts is not None:
+            shift = torch.cat([self.shifts, torch.zeros_like(self.shifts[:1])])
+        found = {"_longer": (X, y), "X": X[:NOBODY], "y": y[:NOBODY]}
+        found |= {"_whose": whose, "_pace": pace, "_shift": shift}
+        for name, value in found.items():
             object.__setattr__(self, name, value)
 
     def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,7 +64,13 @@ class Examples:
     def paced(self, objective: Tensor, rows: Tensor) -> Tensor:
         """The clients' objectives (c,) on rows (c, batch), each times its pace: to descend on that
         is to take steps of that many times the length."""
-        return objective if self._pace is None else objective * self._pace[rows[:, 0]]
+        return objective if self._pace is None else objective * self._pace[self._whose[rows[:, 0]]]
+
+    def shifted(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        """Outputs (c · batch, classes) of rows (c, batch), each with its client's shift."""
+        return (
+            outputs if self._shift is None else outputs + self._shift[self._whose[rows.flatten()]]
+        )
 
     @property
     def clients(self) -> int:
@@ -69,6 +81,11 @@ class Examples:
     def sizes(self) -> IntArray:
         """(m,), rows of each client."""
         return np.diff(self.offsets)
+
+    @property
+    def owners(self) -> IntArray:
+        """(N,), the client of each row."""
+        return np.repeat(np.arange(self.clients), self.sizes)
 
     def coins(self, client: int, of: Coins) -> Coins:
         """The client's own stream, the same among whichever others it is."""
