@@ -162,7 +162,14 @@ def test_no_release_is_unrecorded_whenever_the_process_is_killed(path: Path) -> 
 def test_the_kill_test_finds_a_ledger_that_returns_before_it_persists(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    persist = Ledger._persist
+    late: list[tuple[Asked, NDArray[Any]]] = []
+
     def hasty(self: Ledger, asked: Asked, value: NDArray[Any]) -> Release:
+        """Persists each with the next one."""
+        for earlier in late:
+            persist(self, *earlier)
+        late[:] = [(asked, value)]
         return Release(value, (asked.key,), asked.secure)
 
     monkeypatch.setattr(Ledger, "_persist", hasty)
