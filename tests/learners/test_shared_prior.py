@@ -395,7 +395,7 @@ def test_a_diagonal_is_shrunk_by_the_noise_of_its_own_numbers_only() -> None:
         moment = m / d * np.diag(truth) + (noise + noise.T) / math.sqrt(2)
         of_matrix.append(np.diag(shape_of(moment, sigma, m)[0]))
         seen = np.diag(moment) * d / np.trace(moment)
-        alone.append(towards_one(seen, (sigma * d / m) ** 2 + 2 / m))
+        alone.append(towards_one(seen, np.full(d, (sigma * d / m) ** 2 + 2 / m)))
     errors = [np.mean((np.stack(each) - truth) ** 2) for each in (of_matrix, alone)]
     assert errors[1] < 0.5 * errors[0]
 
@@ -451,7 +451,7 @@ def test_a_level_that_noise_may_have_made_is_hardly_believed() -> None:
     """300 tasks around a level of 0.5, of which 400 draws are found: exactly without noise; with
     half of an average's error, which has noise √2σ, in noise; and not at all where all drown."""
     rng = np.random.default_rng(12)
-    told = Lessons.none(3, 300)
+    told = Lessons.none(3, 300, 0.5)
     votes = bell(0.5 + 0.1 * rng.normal(size=300), LEVEL_WIDTH).sum(axis=0)
     for share, most in ((0.0, 0.01), (0.15, 0.075 * math.sqrt(2))):
         sigma = share * 300
@@ -478,12 +478,12 @@ def test_a_length_that_noise_hides_is_part_of_the_means_error() -> None:
     """A step a ~ N(0, 1) strides, seen as slope = curvature · a + N(0, σ²), is found with as much
     variance as is told."""
     rng = np.random.default_rng(11)
-    told = replace(Lessons.none(3, 100), direction=np.array([0.0, 1.0, 0.0]), stride=2.0)
+    told = replace(Lessons.none(3, 100, 0.5), direction=np.array([0.0, 1.0, 0.0]), stride=2.0)
     along = told.frame @ told.direction
     for curvature, sigma in ((40.0, 1e-9), (40.0, 20.0), (0.0, 20.0)):
         steps = 3 + 0.2 * rng.normal(size=400)  # far from zero, which no step goes below
         found = [
-            told.with_length(np.array([curvature * a + sigma * z, curvature]), sigma, 0.9)
+            told.with_length(np.array([curvature * a + sigma * z, curvature]), sigma)
             for a, z in zip(steps, rng.normal(size=400), strict=True)
         ]
         left = found[0].mean_covariance

@@ -75,10 +75,10 @@ def test_only_who_is_asked_votes_and_as_if_all_were(
     monkeypatch.setattr(release_schedule, "VOTERS", 20)
     some, asked = everything_said(home, keeps=True), home.sampled(20 / M)
     assert 5 < asked.sum() < 40
-    first = "variances 0"  # before it both runs have heard the same
+    first = "coordinates 1"  # before it both runs have heard the same
     np.testing.assert_array_equal(some[first][asked], everybody[first][asked])
     for name, rows in some.items():
-        votes = name.split()[0] in ("variances", "adjustment", "priors")
+        votes = name.split()[0] in ("coordinates", "variances", "adjustment", "priors")
         assert rows[asked].any(), name
         assert rows[~asked].any() != votes, name
 

@@ -12,6 +12,7 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.learners.shared_prior.lessons import Lessons
 from tacit.learners.shared_prior.shrinkage import spikes, square_root, towards_one
+from tacit.linear.row_algebra import row_sums
 
 RESTS = (0.1, 0.01)  # how much of what does not stand out a task may believe in
 LEAST_REST = 1e-4  # of the average variance, in every direction
@@ -52,7 +53,7 @@ def candidates(told: Lessons, scale: float, refined: bool) -> list[Candidate]:
     sharp, mean, zero = _outer(told, told.sharp), told.mean, np.zeros_like(told.mean)
     error = told.mean_covariance / told.noise**2 / scale
     d = len(mean)
-    diagonal = np.diag(linear) if refined else np.diag(_outer(told, own_diagonal(told)))
+    diagonal = np.diag(linear) if refined else own_diagonal(told)
     full = d * (d + 1) // 2 + d
     found = [
         Candidate(mean, plain + error, d),
@@ -67,7 +68,7 @@ def candidates(told: Lessons, scale: float, refined: bool) -> list[Candidate]:
     else:
         raw = _outer(told, told.raw)
         few = [_outer(told, few_directions(told, rest)) for rest in RESTS]
-        few.append(_outer(told, told.pooled) + 0.03 * plain)
+        few.append(sharp + 0.03 * plain)
         found += [Candidate(mean, covariance + error, full) for covariance in few]
         ends = [plain, raw + 0.05 * plain, raw]
     return found + [
@@ -76,19 +77,23 @@ def candidates(told: Lessons, scale: float, refined: bool) -> list[Candidate]:
 
 
 def few_directions(told: Lessons, rest: float) -> FloatArray:
-    """T of what stands out of the pooled moment, with ``rest`` of the remainder in all others."""
+    """T of what stands out of the moment, with ``rest`` of the remainder in all others."""
     d = len(told.mean)
-    variance = 1 / told.pooled_weight / 2 + 1 / told.weight  # of an entry: noise, a sample of tasks
+    variance = told.moment_noise**2 / 2 + 1 / told.weight  # of an entry: noise, a sample of tasks
     kept = spikes(told.moment, d * variance)
     left = max(float(np.trace(told.moment) - np.trace(kept)), 0.0) / d
     return np.asarray(kept + max(rest * left, LEAST_REST) * np.eye(d))
 
 
 def own_diagonal(told: Lessons) -> FloatArray:
-    """T without correlations: of the pooled moment its d diagonal entries alone, which are shrunk
-    by the noise of so many numbers and not by that of a whole matrix."""
-    variance = 1 / told.pooled_weight + 2 / told.weight  # of an entry: noise, a sample of tasks
-    return np.diag(towards_one(np.diag(told.moment), variance))
+    """(D,): variances without correlations. Of the moment only its diagonal in the first frame's
+    coordinates is read, and shrunk by the noise of so many numbers, not by that of a whole matrix:
+    of fᵀMf that is |f|² times as large, so what a round's coordinates made small is known well."""
+    rows = np.linalg.solve(told.base, told.outer)
+    seen, size = row_sums((rows @ told.moment) * rows), row_sums(rows**2)
+    usual = max(float(seen.mean()), 0.1)
+    variance = (size / usual) ** 2 * (told.moment_noise**2 + 2 / told.weight)
+    return np.diag(told.base) ** 2 * towards_one(seen / usual, variance)
 
 
 def _outer(told: Lessons, T: FloatArray) -> FloatArray:

@@ -19,6 +19,7 @@ from tacit.learners.shared_prior.posterior_mixture import SCALES, VOTED, Priors
 from tacit.learners.shared_prior.release_schedule import (
     ReleaseSchedule,
     is_wide,
+    later_tilt,
     score_width,
     variance_grid,
     voting_share,
@@ -28,7 +29,9 @@ from tacit.privacy.mechanisms.grid import smat
 from tacit.privacy.mechanisms.products import WithGaussianNoise
 from tacit.privacy.release import Declared, Release
 
-LIKE = {"scale": 2.5, "noise": 1.2, "home": 1.0}  # nats, nats, decades: how far totals are alike
+LIKE = {"scale": 2.5, "noise": 1.2, "home": 1.0, "trust": 0.5}
+"""How far totals are alike: nats, nats, decades, shares."""
+
 INDIFFERENCE = {"variances": 0.005, "priors": 0.01}
 NOISE_SPREADS = (0.4, 1.3, 2.5)  # nats
 HETEROGENEOUS = 0.3  # below this noise all spreads of the tasks' noises are voted on
@@ -61,13 +64,12 @@ class Curator:
 
     def start(self) -> Public:
         """Declared constants: nothing was learned."""
-        told = Lessons.none(self.facts.width, self.facts.n_tasks)
+        told = Lessons.none(self.facts.width, self.facts.n_tasks, self.schedule.tilt)
         if self.facts.loss.targets_are_classes:
             told = replace(told, noise=1.0, size=1.0)
         if self.schedule.drowned:
             told = replace(told, frame=self._rough(told))
         start = vars(told) | {
-            "tilt": self.schedule.tilt,
             "score_width": score_width(self.schedule.noise),
             "target_scale": 1.0,
             "feature_scale": np.ones(self.facts.width - 1),
@@ -122,22 +124,22 @@ class Curator:
         self, step: Step, told: Lessons, values: Values, total: FloatArray, sigma: float
     ) -> Lessons:
         kind, _, number = step.name.partition(" ")
-        tilt = self.schedule.tilt
         match kind:
             case "level":
                 return told.with_level(total, sigma)
             case "size":
                 return told.with_size(total, sigma)
             case "directions":
-                return told.with_directions(total, sigma, tilt, later=number != "0")
+                return told.with_directions(total, sigma, later=number != "0")
             case "length":
-                trust = TRUSTED - 0.3 * min(1.0, self.schedule.noise / 0.3)
-                return told.with_length(total, sigma, trust)
+                return told.with_length(total, sigma)
+            case "coordinates":
+                return self._whitened(told, total, sigma)
             case "information":
                 return told.with_information(smat(total), sigma)
             case "scores":
                 clip = told.score_clip(float(values["score_width"]))
-                return told.with_scores(total, sigma, tilt, clip)
+                return told.with_scores(total, sigma, clip)
         scale, noise, _, _ = self._voted(step, total, sigma)
         return told.with_variances(scale, noise)
 
@@ -146,6 +148,14 @@ class Curator:
     @property
     def _n_voters(self) -> float:
         return voting_share(self.facts.n_tasks) * self.facts.n_tasks
+
+    def _whitened(self, told: Lessons, total: FloatArray, sigma: float) -> Lessons:
+        """What the next round sends, by how far T serves the tasks, as they voted."""
+        alike = nearness(TRUSTED, LIKE["trust"])
+        log_prior = smooth_vote(total, sigma, alike, self._n_voters, INDIFFERENCE["variances"])
+        trust = float(softmax(log_prior) @ TRUSTED)
+        tilt = later_tilt(self.facts.width, self.schedule.noise, trust / float(TRUSTED.max()))
+        return replace(told.whitened(trust), tilt=tilt)
 
     def _voted(
         self, step: Step, total: FloatArray, sigma: float

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 from tacit.arrays import FloatArray
 from tacit.linear.batched import solve_path
@@ -153,11 +153,18 @@ class View:
         u = inverse * times_each(self.pull, Q)[:, None]
         return self.mean + u @ turned, inverse @ turned**2
 
+    def _over_scales(self, noise: float) -> FloatArray:
+        """(m, L): log posterior of a task's own scale, and of its rows, with a noise of its own."""
+        decades = np.log10(OWN_SCALES) / np.where(OWN_SCALES > 1, OWN_DECADES[1], OWN_DECADES[0])
+        return self.evidence(OWN_SCALES, noise, OWN_NOISE)[0][:, 0] - 0.5 * decades**2
+
+    def own_evidence(self, noise: float) -> FloatArray:
+        """(m,): log marginal likelihood of a task with a scale and a noise of its own."""
+        return np.asarray(logsumexp(self._over_scales(noise), axis=1))
+
     def own(self, noise: float) -> tuple[FloatArray, FloatArray]:
         """Each task's own posterior mean of u (m, r), its scale averaged over, and that scale."""
-        decades = np.log10(OWN_SCALES) / np.where(OWN_SCALES > 1, OWN_DECADES[1], OWN_DECADES[0])
-        evidence = self.evidence(OWN_SCALES, noise, OWN_NOISE)[0][:, 0]
-        weight = softmax(evidence - 0.5 * decades**2, axis=1)
+        weight = softmax(self._over_scales(noise), axis=1)
         return self.form.solved(OWN_SCALES, weight), np.exp(row_sums(weight * np.log(OWN_SCALES)))
 
     def along(self, direction: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -28,10 +28,11 @@ USUAL_SIZE = 0.3
 LEVEL_WIDTH, SIZE_WIDTH = 0.1, 0.3  # of the bells that say them: sizes differ more between tasks
 NOISE_SHARE = 0.7  # s, as a share of the size of the targets, until it is voted on
 FIRST_STRIDE = 2.5
+LATER_STRIDES = 0.1, 0.5  # of the first
 Values = Mapping[str, FloatArray]
 """The numbers in what is shared."""
 
-TRUSTED = 0.98  # of T in the coordinates of the next round; less where it is noisy
+TRUSTED = np.array([0.0, 0.5, 0.9])  # of T in the coordinates of a later round: what is voted on
 
 
 def values_of(shared: Message) -> dict[str, FloatArray]:
@@ -53,28 +54,28 @@ class Lessons:
     mean_covariance: FloatArray  # (D, D), of its error
     noise: float  # s
     size: float  # of the targets
-    base: FloatArray  # (D, D), F₀ of the direction rounds
+    base: FloatArray  # (D, D), F of the first round
     frame: FloatArray  # (D, D), F of the next step
-    outer: FloatArray  # (D, D), F₀ of the estimates below
+    outer: FloatArray  # (D, D), F₀ of the estimates below: the frame in which they were sent
     linear: FloatArray  # (D, D), T
     sharp: FloatArray  # (D, D), T
     raw: FloatArray  # (D, D), of deviations from zero
-    pooled: FloatArray  # (D, D), T of all rounds together
-    pooled_weight: float
-    moment: FloatArray  # (D, D), pooled and not yet shrunk
+    moment: FloatArray  # (D, D), T not yet shrunk, with noise of
+    moment_noise: float
     direction: FloatArray  # (D,), in coordinates u
     stride: float  # a length
     error: FloatArray  # (D, D), covariance of the mean in units of its step
     information: FloatArray  # (D, D), Σ Ã
     weight: float
+    tilt: float  # t: the constant beside a direction in one joint release
 
     @classmethod
-    def none(cls, width: int, n_tasks: int) -> Lessons:
+    def none(cls, width: int, n_tasks: int, tilt: float) -> Lessons:
         """Declared constants."""
         zero, one, base = np.zeros((width, width)), np.eye(width), first_frame(width)
         return cls(
             np.zeros(width), zero, NOISE_SHARE * USUAL_SIZE, USUAL_SIZE, base, base, base,
-            one, one, one, one, 0.0, zero, np.zeros(width), 1.0, zero, zero, float(n_tasks),
+            one, one, one, zero, 0.0, np.zeros(width), 1.0, zero, zero, float(n_tasks), tilt,
         )  # fmt: skip
 
     @classmethod
@@ -98,13 +99,13 @@ class Lessons:
 
     # --- rounds of directions ------------------------------------------------------------------
 
-    def with_directions(self, total: FloatArray, sigma: float, tilt: float, later: bool) -> Lessons:
+    def with_directions(self, total: FloatArray, sigma: float, later: bool) -> Lessons:
         """From Σ x xᵀ, x = (t, v)/√(1 + t²): where the mean lies, and T without what it explains.
 
         x has norm one, so Δ = √2 whatever t is; v has noise √(1+t²)²/t/√2 σ a coordinate in Σ v,
         and (1 + t²)σ in Σ v vᵀ.
         """
-        d, stretch = len(self.mean), 1 + tilt**2
+        d, tilt, stretch = len(self.mean), self.tilt, 1 + self.tilt**2
         m = spoken(total[0, 0] * stretch / tilt**2, sigma * stretch / tilt**2, self.weight)
         moment, noise = total[1:, 1:] * stretch, sigma * stretch
         pull, pull_noise = total[0, 1:] * stretch / tilt, noise / math.sqrt(2) / tilt
@@ -113,35 +114,33 @@ class Lessons:
         known = float(np.clip(1 - d * pull_noise**2 / length**2, 0, 1))
         centred = moment - np.outer(pull, pull) / m * known
         linear, sharp = shape_of(centred, noise, m)
-        found = self._pooled(centred, noise, m)
         filtered = mean_given_moment(pull, pull_noise, raw[0], m)
         along = filtered / max(float(np.linalg.norm(filtered)), 1e-300)
         spread = min(pull_noise**2 + m / d, length**2 / d) / length**2
-        inner = np.linalg.solve(self.base, self.frame)
+        scale = d / max(float(np.trace(centred)), 0.1 * m)
         return replace(
-            found,
+            self,
+            outer=self.frame,
             linear=linear,
             sharp=sharp,
             raw=raw[1],
-            direction=np.linalg.solve(inner, along),
-            stride=self.size * FIRST_STRIDE * (0.5 if later else 1.0),
-            error=spread * self.base @ self.base.T,
+            moment=scale * centred,
+            moment_noise=scale * noise,
+            direction=along,
+            stride=self.size * FIRST_STRIDE * (self._left(along) if later else 1.0),
+            error=spread * self.frame @ self.frame.T,
             weight=m,
         )
 
-    def _pooled(self, centred: FloatArray, noise: float, m: float) -> Lessons:
-        """The moments of all rounds, each by its precision."""
-        d = len(centred)
-        scale = d / max(float(np.trace(centred)), 0.1 * m)
-        precision = 1 / max(scale * noise, 1e-9) ** 2
-        seen = self.pooled_weight + precision
-        moment = self.moment + (scale * centred - self.moment) * (precision / seen)
-        pooled = shape_of(moment * m / d, m / d / math.sqrt(seen), m)[1]
-        return replace(self, moment=moment, pooled=pooled, pooled_weight=seen)
+    def _left(self, along: FloatArray) -> float:
+        """How long a later stride is, of a first one: as long as the mean's error, were all of it
+        along this direction."""
+        back = np.linalg.solve(self.frame, np.linalg.solve(self.frame, self.mean_covariance).T)
+        expected = math.sqrt(max(float(along @ back @ along), 0.0) * len(along))
+        return float(np.clip(expected / (self.size * FIRST_STRIDE), *LATER_STRIDES))
 
-    def with_length(self, total: FloatArray, sigma: float, trust: float) -> Lessons:
-        """The best step along the direction, slope/curvature, shortened by its noise; the next
-        round's coordinates are whitened by T as far as it is to be trusted.
+    def with_length(self, total: FloatArray, sigma: float) -> Lessons:
+        """The best step along the direction, slope/curvature, shortened by its noise.
 
         In strides the step is a ~ N(0, 1) beforehand, and slope = curvature · a + N(0, σ²): what
         is left of its variance is part of the mean's error.
@@ -151,20 +150,23 @@ class Lessons:
         step = self.stride * max(slope * curvature / seen, 0.0)
         along = self.frame @ self.direction
         unsure = self.stride**2 * sigma**2 / seen * np.outer(along, along)
-        whitened = square_root(trust * self.sharp + (1 - trust) * np.eye(len(self.mean)))
         return replace(
             self,
             mean=self.mean + step * along,
             mean_covariance=step**2 * self.error + unsure,
-            frame=self.base @ whitened,
         )
+
+    def whitened(self, trust: float) -> Lessons:
+        """In coordinates in which T is the identity, as far as it is trusted."""
+        seen = trust * self.sharp + (1 - trust) * np.eye(len(self.mean))
+        return replace(self, frame=self.outer @ square_root(seen))
 
     # --- refinement ----------------------------------------------------------------------------
 
     def ready_to_refine(self) -> Lessons:
         """Coordinates half whitened."""
         half = 0.5 * self.sharp + 0.5 * np.eye(len(self.mean))
-        return replace(self, frame=self.base @ square_root(half))
+        return replace(self, frame=self.outer @ square_root(half))
 
     def with_variances(self, log_scale: float, log_noise: float) -> Lessons:
         """c goes into the coordinates, and s is replaced."""
@@ -186,13 +188,13 @@ class Lessons:
         """The length of a score b̃ that is sent as norm one: so many of its usual lengths."""
         return width * math.sqrt(float(np.trace(self.information)) / self.weight)
 
-    def with_scores(self, total: FloatArray, sigma: float, tilt: float, clip: float) -> Lessons:
+    def with_scores(self, total: FloatArray, sigma: float, clip: float) -> Lessons:
         """Generalised least squares for the mean and one EM step for T, from Σ x xᵀ,
         x = (t, b̃/clip)/√(1 + t²).
 
         δ = F⁻¹(mean* − mean)/s has Σ b̃ = Aδ + N(0, A + σ²I); b̃ has second moment A − A² + ATA.
         """
-        d, m, stretch = len(self.mean), self.weight, 1 + tilt**2
+        d, m, tilt, stretch = len(self.mean), self.weight, self.tilt, 1 + self.tilt**2
         pull, pull_noise = total[0, 1:] * stretch / tilt * clip, sigma * stretch / tilt * clip
         pull_noise /= math.sqrt(2)
         moment, noise = total[1:, 1:] * stretch * clip**2, sigma * stretch * clip**2

@@ -17,6 +17,7 @@ from tacit.learners.shared_prior.gaussian_tasks import View, likelihoods
 from tacit.learners.shared_prior.lessons import (
     LEVEL_WIDTH,
     SIZE_WIDTH,
+    TRUSTED,
     USUAL_SIZE,
     WINDOW,
     Lessons,
@@ -29,11 +30,11 @@ from tacit.learners.shared_prior.shrinkage import bell
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import ballots
 from tacit.linear.problems import Problems, of_each_chunk
-from tacit.linear.row_algebra import directed, or_zero, row_sums, times_each
+from tacit.linear.row_algebra import directed, or_zero, row_sums
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms.grid import svec, triangle_side
 
-VOTES = ("variances", "adjustment", "priors")
+VOTES = ("coordinates", "variances", "adjustment", "priors")
 FOLLOWED_BY = {"directions": "length", "information": "scores"}
 Kept = tuple[str, FloatArray]
 """A step, and what the one before it found for it on its way: a row a task."""
@@ -85,24 +86,24 @@ class Tasks:
         self, kind: str, values: Values, problems: Problems, known: FloatArray | None = None
     ) -> FloatArray:
         """What is sent, and beside it what the following step needs to know."""
-        told, tilt = Lessons.of(values), float(values["tilt"])
+        told = Lessons.of(values)
         match kind:
             case "level":
                 return levels(problems)
             case "size":
                 return sizes(problems, told)
             case "scores" if known is not None:
-                return joined(known / told.score_clip(float(values["score_width"])), tilt)
+                return joined(known / told.score_clip(float(values["score_width"])), told.tilt)
         view = view_of(problems, self.home.loss, told)
         match kind:
             case "directions":
-                return directions(view, told, tilt)
+                return directions(view, told)
             case "length":
                 return lengths(view, told, known)
         information, scores = view.scores(told.noise)
         if kind == "information":
             return np.column_stack([centred_triangles(information), scores])
-        return joined(scores / told.score_clip(float(values["score_width"])), tilt)
+        return joined(scores / told.score_clip(float(values["score_width"])), told.tilt)
 
 
 def view_of(problems: Problems, loss: Loss, told: Lessons) -> View:
@@ -117,6 +118,9 @@ def ballots_on(step: Step, values: Values, loss: Loss, problems: Problems) -> Fl
         priors = Priors.of(values)
         return ballots(priors.evidence(priors.likelihoods(problems, loss), VOTED)[0])
     told = Lessons.of(values)
+    if step.name.startswith("coordinates"):
+        tried = [view_of(problems, loss, told.whitened(float(trust))) for trust in TRUSTED]
+        return ballots(np.stack([view.own_evidence(told.noise) for view in tried], axis=1))
     scales, noises = variance_grid(step.name, loss)
     view = view_of(problems, loss, told)
     return ballots(view.log_likelihood(scales, told.noise * noises))
@@ -147,12 +151,11 @@ def centred_triangles(triangles: FloatArray) -> FloatArray:
     return triangles - svec(np.eye(triangle_side(triangles.shape[1]))) / 2
 
 
-def directions(view: View, told: Lessons, tilt: float) -> FloatArray:
-    """Each task's own deviation from the shared mean, at norm one, in the outer coordinates; and
+def directions(view: View, told: Lessons) -> FloatArray:
+    """Each task's own deviation from the shared mean, at norm one, in the round's coordinates; and
     its own scale."""
-    inner = np.asarray(np.linalg.solve(told.base, told.frame), dtype=np.float64)
     u, scales = view.own(told.noise)
-    return np.column_stack([joined(directed(times_each(u, inner.T)), tilt), scales])
+    return np.column_stack([joined(directed(u), told.tilt), scales])
 
 
 def lengths(view: View, told: Lessons, known: FloatArray | None) -> FloatArray:

@@ -5,7 +5,7 @@ against the identity's one, decides how much can be learned at all:
 
 ==================  ==============================================================================
 noise of a mean     above DROWNED: only level, size and votes, a handful of numbers
-noise ≥ RICH        1, 2 or 3 rounds of directions
+noise ≥ RICH        1, 2 or 3 rounds of directions, later ones in coordinates that are voted on
 below               two rounds of directions with 40%, then refinement: generalised least squares
                     and EM steps, the more of them the less noise there is
 ==================  ==============================================================================
@@ -31,12 +31,17 @@ VOTES = 0.14  # of μ²: both votes at the end, of which the first takes
 VARIANCES = 0.35
 TARGETS = 0.05  # of what is left: level and size of the targets together
 LENGTHS = 0.15  # the line searches
+COORDINATES = 0.02  # the votes on those of later rounds
 COARSE = 0.4  # the direction rounds of a rich run
 REFINING = {"votes": 0.12, "information": 0.18, "scores": 0.7}
 MOST_REFINEMENTS = 6
 SECOND_REFINEMENT = 0.03  # a further one must keep the noise below this
 VOTERS = 10_000  # so many tasks' ballots say as much as more
+ONE_ROUND = 5.0  # noise from which a second one shows no more than the first
+TWO_LENGTHS = 0.1  # noise of a number from which a second line search is not worth it
+BOTH = 0.4  # t of a first round of much noise, at least: it shows which of both is worth more
 MEAN_ONLY = (4.0, 8.0)  # noise from which a moment gives way to the mean, and where it is given up
+UNTRUSTED = (1.0, 2.0)  # the same of later rounds, where tasks do not trust what they saw of it
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class ReleaseSchedule:
     drowned: bool
     directions: int
     refinements: int
-    tilt: float  # t: the constant beside a direction in one joint release
+    tilt: float  # t of the first round: the constant beside a direction in one joint release
     steps: tuple[Step, ...]
 
     @classmethod
@@ -55,23 +60,26 @@ class ReleaseSchedule:
         """From (μ, m, D), the loss and the declarations."""
         width, m = facts.width, facts.n_tasks
         noise = covariance_sensitivity(1.0, facts.neighbours) * width**1.5 / (facts.mu * m)
-        of_mean = sum_sensitivity(1.0, facts.neighbours) * math.sqrt(width) / (facts.mu * m)
-        drowned = of_mean > DROWNED
+        of_number = sum_sensitivity(1.0, facts.neighbours) / (facts.mu * m)
+        drowned = of_number * math.sqrt(width) > DROWNED
         rich = noise < RICH and not drowned
-        directions = 0 if drowned else 2 if rich else direction_rounds(noise)
+        directions = 0 if drowned else 2 if rich else direction_rounds(noise, of_number)
         refinements = refining_rounds(noise) if rich else 0
         shares = _shares(facts, directions, refinements)
         steps = tuple(Step(name, _mechanism(name, share, facts)) for name, share in shares)
         return cls(noise, drowned, directions, refinements, tilt_for(width, noise), steps)
 
 
-def direction_rounds(noise: float) -> int:
-    """Where there is little noise a second look in better coordinates pays.
+def direction_rounds(noise: float, of_number: float) -> int:
+    """A second look in better coordinates pays, unless the first sees nothing but noise, or there
+    are too few tasks for two line searches: their noise is that of an average number.
 
-    >>> [direction_rounds(noise) for noise in (3.0, 0.5, 0.1)]
-    [1, 2, 3]
+    >>> [direction_rounds(noise, 0.03) for noise in (6.0, 2.0, 0.1)], direction_rounds(2.0, 0.2)
+    ([1, 2, 3], 1)
     """
-    return 1 if noise > 1 else 2 if noise > 0.2 else 3
+    if noise > ONE_ROUND or (noise > 1 and of_number > TWO_LENGTHS):
+        return 1
+    return 2 if noise > 0.2 else 3
 
 
 def refining_rounds(noise: float) -> int:
@@ -96,12 +104,34 @@ def tilt_for(width: int, noise: float) -> float:
     """t: a mean of d numbers beside a moment of d(d+1)/2 needs the less weight the more there are;
     but where the moment drowns, t = 1, and the mean is as accurate as if it alone were released.
 
-    >>> [round(tilt_for(27, noise), 3) for noise in (1.0, 6.0, 10.0)]
-    [0.283, 0.703, 1.0]
+    >>> [round(tilt_for(27, noise), 3) for noise in (1.0, 2.0, 6.0, 10.0)]
+    [0.283, 0.4, 0.751, 1.0]
     """
-    beside = min(0.5, 0.85 * width ** (-1 / 3))
-    drowns = np.interp(math.log(noise), np.log(MEAN_ONLY), (0.0, 1.0))
-    return float(beside + drowns * (1 - beside))
+    least = BOTH if noise > 1 else 0.0
+    return _towards_one(max(_beside(width), least), _within(noise, MEAN_ONLY))
+
+
+def later_tilt(width: int, noise: float, trust: float) -> float:
+    """t of a later round: where noise is large, and tasks trust none (of one) of the covariance
+    seen so far, the mean alone is worth sending. x has norm one, whatever t is.
+
+    >>> [round(later_tilt(27, 2.0, trust), 3) for trust in (1.0, 0.5, 0.0)]
+    [0.283, 0.642, 1.0]
+    """
+    return _towards_one(_beside(width), (1 - trust) * _within(noise, UNTRUSTED))
+
+
+def _beside(width: int) -> float:
+    return float(min(0.5, 0.85 * width ** (-1 / 3)))
+
+
+def _within(noise: float, bounds: tuple[float, float]) -> float:
+    """Where log noise lies between two bounds: zero below, one above."""
+    return float(np.interp(math.log(noise), np.log(bounds), (0.0, 1.0)))
+
+
+def _towards_one(tilt: float, way: float) -> float:
+    return tilt + way * (1 - tilt)
 
 
 def _shares(facts: Facts, directions: int, refinements: int) -> list[tuple[str, float]]:
@@ -116,8 +146,12 @@ def _shares(facts: Facts, directions: int, refinements: int) -> list[tuple[str, 
     coarse = COARSE * lessons if refinements else lessons
     if directions and targets:
         shares += [("level", targets / 2 * coarse), ("size", targets / 2 * coarse)]
+    voted = COORDINATES * coarse if directions > 1 else 0.0
+    moments = (1 - targets - LENGTHS) * coarse - voted
     for i in range(directions):
-        shares.append((f"directions {i}", (1 - targets - LENGTHS) * coarse / directions))
+        if i:
+            shares.append((f"coordinates {i}", voted / (directions - 1)))
+        shares.append((f"directions {i}", moments / directions))
         shares.append((f"length {i}", LENGTHS * coarse / directions))
     for i in range(refinements):
         amount = (lessons - coarse) / refinements
@@ -137,7 +171,7 @@ def _mechanism(name: str, share: float, facts: Facts) -> Mechanism:
     """Votes and rows of norm one; outer products of vectors of norm one; Ã − I/2, of norm √D/2."""
     mu, neighbours = facts.mu * math.sqrt(share), facts.neighbours
     match name.split()[0]:
-        case "scale" | "level" | "size" | "variances" | "adjustment" | "priors":
+        case "scale" | "level" | "size" | "coordinates" | "variances" | "adjustment" | "priors":
             return VoteSum.for_mu(1.0, mu, neighbours)
         case "directions" | "scores":
             return SymmetricGaussian.for_mu(1.0, mu, neighbours)

@@ -86,16 +86,15 @@ def shape_of(moment: FloatArray, sigma: float, n_tasks: float) -> tuple[FloatArr
     return linear, floored(rotation_invariant(seen, d * variance), LEAST_SHARP)
 
 
-def towards_one(seen: FloatArray, variance: float) -> FloatArray:
-    """Numbers of average one that were seen with this variance, shrunk by the share of their
+def towards_one(seen: FloatArray, variance: FloatArray) -> FloatArray:
+    """Numbers of average one that were seen with these variances, shrunk by the share of their
     distance from one that is not noise (James and Stein), and floored.
 
-    >>> towards_one(np.array([0.5, 1.5]), 0.125)
+    >>> towards_one(np.array([0.5, 1.5]), np.array([0.125, 0.125]))
     array([0.75, 1.25])
     """
-    distance = max(float(((seen - 1) ** 2).sum()), 1e-12)
-    kept = max(0.0, 1 - variance * len(seen) / distance)
-    return np.maximum(1 + kept * (seen - 1), LEAST_LINEAR)
+    spread = max(float(np.mean((seen - 1) ** 2 - variance)), 1e-12)
+    return np.maximum(1 + spread / (spread + variance) * (seen - 1), LEAST_LINEAR)
 
 
 def mean_given_moment(
