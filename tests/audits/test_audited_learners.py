@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tacit.audits.cases import Settings
-from tacit.audits.linear_learners import OPPOSITE, canary_tasks, learner_audits
+from tacit.audits.linear_learners import ADAPTIVE, OPPOSITE, canary_tasks, learner_audits
 from tacit.audits.replays import Recorder, log_ratio, run_log_ratio, transcript_features
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Key
-from tacit.privacy.mechanisms import LaplaceSum
+from tacit.privacy.mechanisms import LaplaceSum, SymmetricGaussian
 from tacit.privacy.runs import RunTerms
 
 ALPHA = 1e-6
@@ -43,6 +43,19 @@ def test_the_pair_turns_the_targets_pull_round() -> None:
         for a, b in zip(ledger.seen[:steps], ledger.seen[steps:], strict=True)
     ]
     assert max(moved) == pytest.approx(2.0, abs=1e-6)  # the most that a clip norm of 1 allows
+
+
+def test_the_audited_run_of_the_shared_prior_has_a_round_that_releases_decide() -> None:
+    """Its replay sends in the coordinates of the run that it replays, by the same releases."""
+    ledger = Recorder()
+    for side in (0, 1):
+        ADAPTIVE.fitted(side, BUDGET, 1, ledger, "run")
+    matrices = [each for each, _, _ in ledger.noted if isinstance(each, SymmetricGaussian)]
+    assert len(matrices) == 2 * 2  # two rounds of directions, and their replay
+    assert ledger.spent(0).mu_squared == pytest.approx(gaussian_mu(8.0, BUDGET.delta) ** 2)
+    steps = len(ledger.seen) // 2
+    for one, other in zip(ledger.seen[:steps], ledger.seen[steps:], strict=True):
+        np.testing.assert_array_equal(one.sent[:-1], other.sent[:-1])
 
 
 def test_the_claim_is_the_learners_own_guarantee() -> None:

@@ -8,6 +8,7 @@ guesses the coins of the most extreme ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -24,24 +25,25 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import new_run
 
 TASKS, ROWS, DIM = 4, 3, 2
+MORE = 12  # as many as SharedPrior needs for a second round, whose coordinates releases decide
 CANARIES, GUESSED = 200, 0.3
 
 
 # --- the worst pairs -----------------------------------------------------------------------------
 
 
-def opposite_tasks(side: int) -> Data:
-    """TASKS tasks that lie on opposite lines; the last one changes the line it lies on.
+def opposite_tasks(side: int, n_tasks: int = TASKS) -> Data:
+    """Tasks that lie on opposite lines; the last one changes the line it lies on.
 
     Its targets are x₁ or −x₁, as large as the declared ranges allow: its pull on the mean is turned
     round, and its votes on the step change sign.
     """
     x = np.linspace(-1.0, 1.0, ROWS)
-    signs = np.array([1.0, -1.0] * (TASKS // 2))
+    signs = np.array([1.0, -1.0] * (n_tasks // 2))
     signs[-1] = 1.0 if side == 0 else -1.0
-    X = np.zeros((TASKS * ROWS, DIM))
-    X[:, 0] = np.tile(x, TASKS)
-    return Data(X, np.outer(signs, x).ravel(), np.repeat(np.arange(TASKS), ROWS))
+    X = np.zeros((n_tasks * ROWS, DIM))
+    X[:, 0] = np.tile(x, n_tasks)
+    return Data(X, np.outer(signs, x).ravel(), np.repeat(np.arange(n_tasks), ROWS))
 
 
 def orthogonal_tasks(side: int) -> Data:
@@ -56,16 +58,19 @@ def orthogonal_tasks(side: int) -> Data:
     return Data(np.tile(corners, (TASKS, 1)), y, np.repeat(np.arange(TASKS), len(corners)))
 
 
-TURNED_ROUND = f"one of {TASKS} tasks with {ROWS} rows each, y = x₁, becomes y = −x₁"
+TURNED_ROUND = "one of {} tasks with {} rows each, y = x₁, becomes y = −x₁".format
 TURNED = f"one of {TASKS} tasks with {2 * DIM} rows each, y = x₁, becomes y = x₂"
-OPPOSITE = Pair(MeanRegularized, opposite_tasks, TURNED_ROUND)
+OPPOSITE = Pair(MeanRegularized, opposite_tasks, TURNED_ROUND(TASKS, ROWS))
+ADAPTIVE = Pair(
+    SharedPrior, partial(opposite_tasks, n_tasks=MORE), TURNED_ROUND(MORE, ROWS), parameters={}
+)
 PAIRS = (
-    Pair(SharedPrior, opposite_tasks, TURNED_ROUND, {}),
+    ADAPTIVE,
     Pair(LowRank, orthogonal_tasks, TURNED),
     Pair(GroupSparse, orthogonal_tasks, TURNED),
     Pair(Decomposed, orthogonal_tasks, TURNED, {"rounds": 1, "refit": False}),  # refit stays home
-    Pair(AveragedModel, opposite_tasks, TURNED_ROUND, {}),
-    Pair(TaskRelationship, opposite_tasks, TURNED_ROUND),
+    Pair(AveragedModel, opposite_tasks, TURNED_ROUND(TASKS, ROWS), {}),
+    Pair(TaskRelationship, opposite_tasks, TURNED_ROUND(TASKS, ROWS)),
 )
 
 
