@@ -32,7 +32,8 @@ def facts(mu: float, m: int = M, width: int = WIDTH) -> Facts:
 
 def heard(told: Lessons, deviations: FloatArray, sigma: float, rng: np.random.Generator) -> Lessons:
     """A round in which tasks send these deviations (m, D) from the mean, in its coordinates."""
-    rows = joined(directed(np.linalg.solve(told.frame, deviations.T).T), told.tilt)
+    u = np.asarray(np.linalg.solve(told.frame, deviations.T).T, dtype=np.float64)
+    rows = joined(directed(u), told.tilt)
     noise = sigma * rng.normal(size=(WIDTH + 1, WIDTH + 1)) / math.sqrt(2)
     total = rows.T @ rows + (noise + noise.T) / math.sqrt(2)
     return told.with_directions(total, sigma, later=False)

@@ -89,7 +89,7 @@ def own_diagonal(told: Lessons) -> FloatArray:
     """(D,): variances without correlations. Of the moment only its diagonal in the first frame's
     coordinates is read, and shrunk by the noise of so many numbers, not by that of a whole matrix:
     of fᵀMf that is |f|² times as large, so what a round's coordinates made small is known well."""
-    rows = np.linalg.solve(told.base, told.outer)
+    rows = np.asarray(np.linalg.solve(told.base, told.outer), dtype=np.float64)
     seen, size = row_sums((rows @ told.moment) * rows), row_sums(rows**2)
     usual = max(float(seen.mean()), 0.1)
     variance = (size / usual) ** 2 * (told.moment_noise**2 + 2 / told.weight)
