@@ -217,7 +217,8 @@ def run(name: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> Run:
             kept.extend((participant, coordinator.steps))
             return run_rounds(participant, coordinator, *rest, **more)
 
-        monkeypatch.setattr(contract, "run_rounds", recorded)
+        for engine in ("run_rounds", "run_in_slices"):
+            monkeypatch.setattr(contract, engine, recorded)
         model = fit(name, loss, world())
         messages = [message for _, _, message in model.transcript_][: len(kept[1])]
         RUNS[name, loss] = Run(model, kept[0], kept[1], messages)
