@@ -25,6 +25,7 @@ from tacit.tasks import (
     read_table,
     task_codes,
 )
+from tacit.tasks.schema import with_ones
 
 FINITE = st.floats(-1e6, 1e6)
 LABELS = st.one_of(st.integers(-3, 3), st.sampled_from(["a", "b", "c"]), st.tuples(st.booleans()))
@@ -87,6 +88,22 @@ def test_stored_arrays_keep_the_promised_layout(table: tuple[Any, Any, list[Any]
     assert (tasks.sizes > 0).all()
     assert tasks.n_rows == tasks.sizes.sum() == len(tasks.y)
     assert len(tasks) == tasks.n_tasks == len(set(table[2]))
+
+
+@pytest.mark.parametrize("task", [["a", "a", "b"], ["b", "a", "b"]])
+def test_what_a_schema_made_is_in_memory_once_with_its_intercept(task: list[str]) -> None:
+    wide = np.array([[0.5, 0.25, 1.0], [0.0, 2.0, 1.0], [-1.0, 1.0, 1.0]])
+    schema = as_schema({0: (-1, 1)}, ["x0", "x1"])
+    tasks = TaskSet.from_arrays(wide[:, :-1], [1, 2, 3], task, schema=schema)
+    with_intercept = with_ones(tasks.X)
+    np.testing.assert_array_equal(with_intercept[:, :-1], tasks.X)
+    assert (with_intercept[:, -1] == 1).all()
+    assert np.shares_memory(with_intercept, tasks.X)
+    assert not np.shares_memory(wide, tasks.X)
+    some = tasks.select([1])
+    assert with_ones(some.X).tolist() == [[*row, 1.0] for row in some.X.tolist()]
+    with_intercept[0, -1] = 0.0
+    assert (with_ones(tasks.X)[:, -1] == 1).all()
 
 
 def test_input_is_neither_changed_nor_shared() -> None:

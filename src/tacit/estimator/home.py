@@ -15,6 +15,7 @@ from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
 from tacit.parameters import LARGEST
 from tacit.tasks import TaskSet, canonical_label
+from tacit.tasks.schema import with_ones
 from tacit.tasks.targets import TARGET
 
 _NONE = np.zeros(0, dtype=bool)
@@ -69,6 +70,15 @@ class Home:
     def speaks(self) -> BoolArray:
         """(m,): has the task anything to say?"""
         return self.problems.speak(self.loss)
+
+
+def problems_of(tasks: TaskSet, intercept: bool) -> Problems:
+    """With a last column of ones; of zeros where there is to be no intercept: so is its
+    coefficient."""
+    X = with_ones(tasks.X)
+    if not intercept:
+        X = np.where(np.arange(X.shape[1]) < X.shape[1] - 1, X, 0.0)
+    return Problems(X, tasks.y, tasks.offsets)
 
 
 def require_moderate(tasks: TaskSet) -> None:

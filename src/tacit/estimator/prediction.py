@@ -18,12 +18,11 @@ from tacit.arrays import Array, FloatArray
 from tacit.engine import Message
 from tacit.errors import InvalidInput
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
-from tacit.estimator.home import Home
+from tacit.estimator.home import Home, problems_of
 from tacit.estimator.outputs import shared_models, solved, unscaled
 from tacit.estimator.private_bounds import BOUNDS
 from tacit.json_converter import from_json, to_json
 from tacit.linear.losses import Loss, LossName, loss_named
-from tacit.linear.problems import Problems
 from tacit.linear.threads import isolated
 from tacit.tasks import Schema, TaskSet, column_names
 from tacit.tasks.tables import has_names, rows_and_labels
@@ -60,9 +59,7 @@ class Predicting(Fitted):
     # --- models, and the rows that they are made of ----------------------------------------------
 
     def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
-        """Without an intercept the last column is zero, and so is its coefficient."""
-        last = np.full((len(tasks.X), 1), float(self.fit_intercept))
-        problems = Problems(np.hstack([tasks.X, last]), tasks.y, tasks.offsets)
+        problems = problems_of(tasks, self.fit_intercept)
         declared = [column.low is not None or bool(column.coded) for column in schema.columns]
         widths = [len(column.names_out("")) for column in schema.columns]
         known_target = loss.targets_are_classes or all(

@@ -181,7 +181,7 @@ class Schema:
         table = as_table(X).arranged_as(self.feature_names)
         if self.is_identity and strict:
             return np.array(table.to_numbers(), order="C")
-        coded = np.empty((table.n_rows, sum(self._widths)))
+        coded = np.ones((table.n_rows, sum(self._widths) + 1))[:, :-1]  # as ``with_ones`` needs it
         stops = np.cumsum(self._widths)
         declared = zip(self.columns, table.values, self.feature_names, stops, strict=True)
         for column, values, name, stop in declared:
@@ -266,6 +266,22 @@ def within(
     for j, (low, high) in zip(np.flatnonzero(columns), bounds.tolist(), strict=True):
         cells[:, j] = np.nan_to_num(Column(low, high).scaled(cells[:, j]), nan=0.0)
     return np.ascontiguousarray(cells[:, :d]), cells[:, d:].reshape(y.shape)
+
+
+def with_ones(X: FloatArray) -> FloatArray:
+    """(N, d + 1): X (N, d) and a column of ones. Where X lies in such an array, that array: a large
+    table with an intercept is then in memory once.
+
+    >>> with_ones(np.array([[2.0], [3.0]]))
+    array([[2., 1.],
+           [3., 1.]])
+    """
+    wide = X.base
+    if isinstance(wide, np.ndarray) and wide.shape == (len(X), X.shape[1] + 1):
+        first = wide[:, :-1].__array_interface__ == X.__array_interface__
+        if first and wide.dtype == X.dtype and np.all(wide[:, -1] == 1):
+            return wide
+    return np.column_stack([X, np.ones(len(X))])
 
 
 def require_width(names: Sequence[str], widths: Sequence[int]) -> None:

@@ -19,7 +19,7 @@ from tacit.tasks.labels import (
     require_one_text,
     require_present,
 )
-from tacit.tasks.schema import Schema, within
+from tacit.tasks.schema import Schema, with_ones, within
 from tacit.tasks.tables import as_table, as_vector, require_labels
 from tacit.tasks.targets import (
     class_labels,
@@ -49,7 +49,7 @@ class TaskSet:
            [3.]]), array([10., 30.]))
     """
 
-    X: FloatArray  # (N, d), C-contiguous, sorted by task
+    X: FloatArray  # (N, d), sorted by task
     y: FloatArray  # (N,), -1 and +1 if there are classes; (N, K) of K targets or more classes
     offsets: IntArray  # (m + 1,)
     labels: tuple[Hashable, ...]  # m of them
@@ -95,6 +95,7 @@ class TaskSet:
         table = as_table(X, feature_names)
         matrix = table.to_numbers() if schema is None else schema.coded(table)
         names = table.names if schema is None else schema.feature_names_out
+        del table  # of a frame in many pieces it is a copy
         target, pair = _coded_target(y, classes, schema)
         labels, codes = task_codes(task, len(matrix))
         if len(target) != len(matrix):
@@ -105,7 +106,10 @@ class TaskSet:
         order = _stable_order(codes, len(labels))
         order = order[kept[order]]
         offsets = _offsets(np.bincount(codes[kept], minlength=len(labels)))
-        stored = np.take(matrix, order, axis=0)
+        if schema is None:  # it may still be the user's own array
+            stored = np.take(matrix, order, axis=0)
+        else:
+            stored = _in_order(with_ones(matrix), order)[:, :-1]
         return cls(stored, target[order], offsets, labels, order, names, pair)
 
     @classmethod
@@ -301,6 +305,12 @@ def _coins(seed: Sequence[int], label: Hashable) -> np.random.Generator:
 def _stable_order(codes: IntArray, n_labels: int) -> IntArray:
     narrow = codes.astype(np.uint16) if n_labels <= 2**16 else codes  # radix sort: O(N)
     return np.argsort(narrow, kind="stable")
+
+
+def _in_order(rows: FloatArray, order: IntArray) -> FloatArray:
+    """These rows in this order; a copy only if it is another."""
+    same = np.array_equal(order, np.arange(len(rows)))
+    return rows if same else np.take(rows, order, axis=0)
 
 
 def _offsets(sizes: Array) -> IntArray:
