@@ -158,7 +158,7 @@ def fitted(place: Path, cluster: int, in_memory: bool) -> dict[str, Any]:
 
 def fit_in_memory(model: SharedPrior, place: Path) -> None:
     """One table of all files, and a file of the first tasks' models, as partitions write it."""
-    table = polars.read_parquet(place / "*.parquet", rechunk=True)
+    table = polars.read_parquet(place / "*.parquet").rechunk()
     labels = table["task"].to_numpy()
     model.fit(table.select(NAMES), table["target"].to_numpy(), task=labels)
     make(place / MODELS, 0o700)
