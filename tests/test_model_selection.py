@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.base import clone, is_classifier
+from sklearn.inspection import permutation_importance
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
 
-from tacit import SharedPrior, SingleTask
+from tacit import Budget, SharedPrior, SingleTask
 from tacit.datasets import related_tasks
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, PrivacyWarning
 from tacit.metrics import auc_per_task, nmse
-from tacit.model_selection import TaskKFold, TaskScorer
+from tacit.model_selection import TaskColumn, TaskKFold, TaskScorer
 
 
 def data(loss: Any = "squared") -> Any:
@@ -85,3 +87,67 @@ def test_wrong_parameters_are_refused() -> None:
         TaskScorer("nmsee")
     with pytest.raises(InvalidInput, match="at least 2"):
         next(TaskKFold(1).split(np.zeros((3, 1)), task=[0, 0, 1]))
+
+
+# --- the task as a column of X -------------------------------------------------------------------
+
+
+def with_column(d: Any, kind: str) -> tuple[Any, Any]:
+    """X with the task in it, and the column's name."""
+    if kind == "array":
+        return np.column_stack([d.X[:, :1], d.task, d.X[:, 1:]]), 1
+    columns = {"a": d.X[:, 0], "school": [f"0{t}" for t in d.task], "b": d.X[:, 1], "c": d.X[:, 2]}
+    return pytest.importorskip(kind).DataFrame(columns), "school"
+
+
+@pytest.mark.parametrize("kind", ["array", "pandas", "polars"])
+def test_tools_that_know_of_X_and_y_alone_find_the_task_in_its_column(kind: str) -> None:
+    d = data()
+    X, column = with_column(d, kind)
+    folds = TaskKFold(3, random_state=1, column=column)
+    found = cross_val_score(TaskColumn(SharedPrior(), column), X, d.y, cv=folds)
+    by_hand = []
+    task = d.task if kind == "array" else np.array([f"0{t}" for t in d.task])
+    for train, test in TaskKFold(3, random_state=1).split(d.X, groups=task):
+        model = SharedPrior().fit(d.X[train], d.y[train], task=task[train])
+        by_hand.append(model.score(d.X[test], d.y[test], task=task[test]))
+    assert found == pytest.approx(by_hand)
+
+
+def test_a_search_sets_the_learners_own_parameters_and_every_score_is_a_number() -> None:
+    d = data("logistic")
+    X, column = with_column(d, "pandas")
+    model = TaskColumn(SharedPrior(loss="logistic"), column, unknown="shared")
+    assert is_classifier(model)
+    grid = {"estimator__fit_intercept": [True, False]}
+    search = GridSearchCV(model, grid, cv=KFold(3, shuffle=True, random_state=0), scoring="roc_auc")
+    search.fit(X, d.y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert set(search.predict(X)) <= set(search.classes_)
+    scores = permutation_importance(search.best_estimator_, X, d.y, random_state=0, n_repeats=2)
+    assert scores.importances_mean.shape == (4,)
+
+
+def test_every_private_fit_of_a_validation_is_counted() -> None:
+    d = data()
+    X, column = with_column(d, "array")
+    model = TaskColumn(SharedPrior(budget=Budget(1.0), ranges=d.ranges), column)
+    with pytest.warns(PrivacyWarning, match="add up"):
+        cross_val_score(model, X, d.y, cv=TaskKFold(2, column=column))
+    with pytest.warns(PrivacyWarning, match="3 fits"):
+        last = clone(model).fit(X, d.y)
+    assert last.estimator_.guarantee_.runs == 3
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    d = data()
+    for column in ("school", 3, -1):
+        with pytest.raises(InvalidInput, match=str(column)):
+            TaskColumn(SingleTask(), column).fit(d.X, d.y)
+
+
+def test_scores_without_a_task_name_both_ways_to_say_it() -> None:
+    d = data()
+    model = SingleTask().fit(d.X, d.y, task=d.task)
+    with pytest.raises(InvalidInput, match=r"enable_metadata_routing, or with .*TaskColumn"):
+        model.score(d.X, d.y)

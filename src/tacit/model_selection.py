@@ -1,6 +1,10 @@
 """Splitting and scoring with scikit-learn's tools, where every row belongs to a task.
 
-Both ask for ``task`` by scikit-learn's metadata routing::
+Where the task is a column of X, every tool works as it does with any estimator::
+
+    cross_val_score(TaskColumn(model, "school"), frame, y, cv=TaskKFold(5, column="school"))
+
+Where it lies beside X, they ask for it by scikit-learn's metadata routing::
 
     with sklearn.config_context(enable_metadata_routing=True):
         cross_validate(model, X, y, cv=TaskKFold(5), scoring=TaskScorer("nmse"), params={"task": t})
@@ -14,14 +18,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRequest
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from tacit.arrays import IntArray
 from tacit.errors import InvalidInput, nearest
+from tacit.estimator.fitted import Unknown
 from tacit.metrics import accuracy, auc_per_task, nmse, nmse_per_task
 from tacit.parameters import Seed
 from tacit.tasks import task_codes
+from tacit.tasks.tables import require_labels, rows_and_labels
 
 
 class TaskKFold(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no types
@@ -33,22 +43,39 @@ class TaskKFold(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no ty
     >>> folds = TaskKFold(2).split(np.zeros((5, 1)), task=["a", "a", "b", "b", "c"])
     >>> next(test.tolist() for _, test in folds)
     [0, 2]
+
+    ``column``: that of X which names the task, where ``split`` is told nothing.
     """
 
     __metadata_request__split: ClassVar = {"task": True}
 
-    def __init__(self, n_splits: int = 5, *, random_state: Seed | None = None) -> None:
+    def __init__(
+        self,
+        n_splits: int = 5,
+        *,
+        random_state: Seed | None = None,
+        column: str | int | None = None,
+    ) -> None:
         self.n_splits = n_splits
         self.random_state = random_state
+        self.column = column
 
-    def get_n_splits(self, X: Any = None, y: Any = None, task: Any = None) -> int:
+    def get_n_splits(
+        self, X: Any = None, y: Any = None, task: Any = None, groups: Any = None
+    ) -> int:
         """K."""
         return self.n_splits
 
-    def split(self, X: Any, y: Any = None, task: Any = None) -> Iterator[tuple[IntArray, IntArray]]:
-        """Rows to learn from and rows to be judged by, K times."""
+    def split(
+        self, X: Any, y: Any = None, task: Any = None, groups: Any = None
+    ) -> Iterator[tuple[IntArray, IntArray]]:
+        """Rows to learn from and rows to be judged by, K times. ``groups``: the tasks, as tools
+        that route nothing call them."""
+        task = groups if task is None else task
         if self.n_splits < 2:
             raise InvalidInput(f"n_splits must be at least 2, got {self.n_splits}")
+        if task is None and self.column is not None:
+            _, task = apart(X, self.column)
         _, codes = task_codes(task, len(X) if hasattr(X, "__len__") else X.shape[0])
         fold = self._folds(codes)
         for k in range(self.n_splits):
@@ -64,6 +91,72 @@ class TaskKFold(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no ty
                 order = rows if rng is None else rng.permutation(rows)
                 fold[order] = np.arange(len(rows)) % self.n_splits
         return fold
+
+
+class TaskColumn(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn ships no types
+    """An estimator of ours that finds the task in a column of X, so that tools which know of X and
+    y alone can use it: cross_val_score, GridSearchCV, learning_curve, permutation_importance.
+
+    ``column`` is a name, or a number where X is an array. Its own parameters are searched as
+    ``estimator__...``. ``unknown="shared"`` predicts rows of tasks that were not fitted.
+
+    >>> from tacit import SingleTask
+    >>> X = np.array([[0, 1.0], [0, 2.0], [0, 3.0], [1, 1.0], [1, 2.0], [1, 3.0]])
+    >>> TaskColumn(SingleTask(), 0).fit(X, [1, 2, 3, 3, 2, 1]).estimator_.tasks_
+    (0.0, 1.0)
+    """
+
+    def __init__(self, estimator: Any, column: str | int, *, unknown: Unknown = "error") -> None:
+        self.estimator = estimator
+        self.column = column
+        self.unknown = unknown
+
+    def fit(self, X: Any, y: Any) -> TaskColumn:
+        """Each row to the task that its column names."""
+        rows, task = apart(X, self.column)
+        self.estimator_ = clone(self.estimator).fit(rows, y, task=task)
+        if hasattr(self.estimator_, "classes_"):
+            self.classes_ = self.estimator_.classes_
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Of each row by the model of its task."""
+        return self._asked("predict", X)
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator] # scikit-learn ships no types
+    def predict_proba(self, X: Any) -> Any:
+        """(N, classes)."""
+        return self._asked("predict_proba", X)
+
+    @available_if(lambda self: hasattr(self.estimator, "decision_function"))  # type: ignore[untyped-decorator] # scikit-learn ships no types
+    def decision_function(self, X: Any) -> Any:
+        """As that of the estimator."""
+        return self._asked("decision_function", X)
+
+    def _asked(self, method: str, X: Any) -> Any:
+        check_is_fitted(self, "estimator_")
+        rows, task = apart(X, self.column)
+        return getattr(self.estimator_, method)(rows, task=task, unknown=self.unknown)
+
+    def score(self, X: Any, y: Any) -> float:
+        """As that of the estimator: R², or accuracy."""
+        score = accuracy_score if hasattr(self, "classes_") else r2_score
+        return float(score(y, self.predict(X)))
+
+    def __sklearn_tags__(self) -> Any:
+        return get_tags(self.estimator)
+
+
+def apart(X: Any, column: str | int) -> tuple[Any, Any]:
+    """The rows without the column, and the column."""
+    if isinstance(column, str):
+        rows, task = rows_and_labels(X, column)
+        require_labels(task)
+        return rows, task
+    cells = np.asarray(X)
+    if cells.ndim != 2 or not 0 <= column < cells.shape[1]:
+        raise InvalidInput(f"there is no column {column} in X, whose shape is {cells.shape}")
+    return np.delete(cells, column, axis=1), cells[:, column]
 
 
 Metric = Callable[[Any, Any, Any], float]

@@ -353,6 +353,20 @@ def test_a_row_that_is_not_as_declared_has_an_empty_prediction(
     assert command("predict", fitted.path / "model", new).out == "school,prediction\ns00,\n"
 
 
+def test_predictions_are_written_as_the_table_is(desk: Desk, command: Command) -> None:
+    """A spreadsheet that wrote semicolons and decimal commas opens nothing else."""
+    assert command(*desk.fit()).code == 0
+    lines = desk.table.read_text().splitlines()[:9]
+    other = desk.path / "office.csv"
+    other.write_text("\n".join(line.replace(",", ";").replace(".", ",") for line in lines))
+    plain, office = (command("predict", desk.path / "model", at).out for at in (desk.table, other))
+    assert office.splitlines() == [
+        line.replace(",", ";").replace(".", ",") for line in plain.splitlines()[:9]
+    ]
+    done = command("predict", desk.path / "model", other, "--out", desk.path / "out.csv")
+    assert (done.code, (desk.path / "out.csv").read_text()) == (0, office)
+
+
 def test_a_task_column_called_prediction_is_not_overwritten(desk: Desk, command: Command) -> None:
     desk.table.write_text(desk.table.read_text().replace("school,", "prediction,", 1))
     assert command(*desk.fit(task="prediction")).code == 0

@@ -146,6 +146,21 @@ def test_a_hand_out_verifies_and_predicts_like_the_folder(fitted: Desk, command:
     assert command("predict", out, new).out.split()[1] == at_home.split(",")[-1].strip()
 
 
+def test_pages_say_whom_to_ask_whether_that_is_usual_and_how_to_check(
+    fitted: Desk, command: Command
+) -> None:
+    """What somebody looks for who is to sign."""
+    model, out = fitted.path / "model", fitted.path / "for-s03"
+    assert command("hand-out", model, "--task", "s03", "--out", out).code == 0
+    issued = json.loads((model / "certificate.json").read_text())["issued"]
+    for page in (model / "report.html", out / "model.html"):
+        text = page.read_text()
+        assert f"by {issued['by']} on {issued['at'][:10]}, of the data set pupils.csv" in text
+        assert "is small: a strong promise" in text
+        assert "tacit verify FOLDER --key FINGERPRINT" in text
+        assert "a factor e<sup>1</sup> = 2.72" in text
+
+
 def test_a_hand_out_is_found_by_how_its_label_is_written(desk: Desk, command: Command) -> None:
     desk.table.write_text(desk.table.read_text().replace("s0", "0").replace("s1", "1"))
     command(*desk.fit())

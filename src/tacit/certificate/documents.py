@@ -32,8 +32,11 @@ from tacit.privacy.signing import Signer, fingerprint, genuine
 CERTIFICATE, SEAL = "tacit certificate 2", "tacit seal 2"
 ENCODER, SCRIPT, GRAPH = "encoder.json", "encode.py", "encoder.onnx"
 """What people report through."""
-SEALED = (folder.MODEL, folder.PUBLIC_PAGE, folder.TASK_PAGE, ENCODER, SCRIPT, GRAPH)
-"""The files that a seal names, where they are."""
+SEALED = (
+    *(folder.MODEL, folder.MODELS, folder.PUBLIC_PAGE, folder.TASK_PAGE),
+    *(ENCODER, SCRIPT, GRAPH),
+)
+"""The files that a seal names, where they are; one is a folder of them."""
 
 OF_A_SEAL = frozenset({"format", "certificate", "files", "signature"})
 """What every seal has; the rest says whom its folder is for."""
@@ -177,6 +180,9 @@ def _changed(directory: Path, files: Any, but: str | None) -> Iterator[str]:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
+    """SHA-256 of a file, in hex; of a folder, of the names and digests of its files."""
+    if path.is_dir():
+        inside = {file.name: file_digest(file) for file in sorted(path.iterdir())}
+        return sha256(canonical(inside).encode())
     with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

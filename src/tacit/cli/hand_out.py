@@ -47,8 +47,8 @@ def hand_out(
         raise InvalidInput("name one task with --task, or everybody with --all")
     require_empty(out)
     model = load_model(directory)
-    places = {label_named(task, model.tasks_): out} if task else dict(_places(model.tasks_, out))
     key = require_handed(directory, model, signing_key, as_json=as_json)
+    places = {label_named(task, model.tasks_): out} if task else dict(_places(model.tasks_, out))
     with ledger_here(directory) as ledger:
         for label, place in places.items():
             write_hand_out(model, label, place, key, ledger, unproven=unproven)

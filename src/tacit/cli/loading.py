@@ -29,7 +29,8 @@ def load_model(directory: Path) -> MultiTaskEstimator:
     from tacit import folder
 
     require_folder(directory)
-    return restored(directory, folder.read(directory))
+    model = restored(directory, folder.read(directory))
+    return model.with_parted(directory) if hasattr(model, "with_parted") else model
 
 
 def restored(directory: Path, found: Sequence[dict[str, Any]]) -> MultiTaskEstimator:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 FORMULA = r"^\s*[=+\-@＝＋－＠]"
 """How a cell begins that a spreadsheet computes, in the letters of either width."""
 
+LOCALE: dict[str, Any] = {"separator": ";", "decimal_comma": True}
+"""How a spreadsheet writes and opens CSV where commas are decimal marks."""
+
 EXAMPLES = examples(
     "tacit predict model new.csv > predictions.csv",
     "tacit predict for-hillside new.parquet --out predictions.csv",
@@ -41,7 +44,8 @@ def predict(
     form: TableFormat,
     as_json: AsJson = False,
 ) -> None:
-    """Predict new rows, each by the model of its task; CSV, in the order of the table.
+    """Predict new rows, each by the model of its task; CSV, in the order of the table, with
+    semicolons and decimal commas where the table has those.
 
     A row with a cell that is not as declared has an empty prediction, and a warning says how many.
     Refuses a folder that is not as it was sealed (exit status 1); the ledger is not asked. With
@@ -60,13 +64,15 @@ def predict(
     require_sealed(directory, certificate, as_json=as_json)
     named_schema(directory, model)
     task = task or task_column(certificate)
-    predicted, said_of_rows = predictions(model, form.read(table, task), task, unknown)
+    read = form.read(table, task)
+    predicted, said_of_rows = predictions(model, read, task, unknown)
     frame = without_formulas(predicted)
+    text = frame.write_csv(**LOCALE) if read.decimal == "," else frame.write_csv()
     warn(said_of_rows)
     if out is None:
-        sys.stdout.write(frame.write_csv())
+        sys.stdout.write(text)
         return
-    files.replace_file(out, frame.write_csv().encode())
+    files.replace_file(out, text.encode())
     said = f"Written: {out}, {frame.height} rows"
     say({"out": str(out), "rows": frame.height}, said, as_json=as_json)
 

@@ -10,15 +10,12 @@ the files alone.
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from tacit.cluster.engine import Learning, OverPartitions
 from tacit.cluster.workers import InThisProcess, Read, Workers
@@ -27,16 +24,14 @@ from tacit.errors import InvalidInput
 from tacit.estimator import Home, MultiTaskEstimator
 from tacit.estimator.contract import PrivateLearner
 from tacit.estimator.home import require_moderate
-from tacit.files import make, replace_file
+from tacit.estimator.parted_models import write_parted
+from tacit.files import make
 from tacit.folder import MODELS
 from tacit.linear.losses import loss_named
 from tacit.linear.threads import isolated
 from tacit.tasks import Schema, TaskSet, as_schema, canonical_label, read_table
 from tacit.tasks.table_files import files_of
 from tacit.tasks.tables import require_column
-
-INTERCEPT = "(intercept)"
-"""The column of the models' files that is no feature's."""
 
 
 def fit_partitions(
@@ -191,17 +186,8 @@ class Made:
 
 
 def write_models(home: Home, made: Made, place: Path) -> Path:
-    """A row a task: its name, its coefficients in the units of the table, and its intercept. For
-    the trusted side's eyes, as any folder of everybody's models."""
-    import polars
-
+    """The models of a partition's tasks, in a file."""
     with isolated():
         models = made.learning.model._at_home(home, made.shared)
-    schema = made.learning.schema
-    coef, intercept = schema.unscale(models[:, :-1].T, models[:, -1])
-    columns = dict(zip(schema.feature_names_out, coef, strict=True))
-    named = {made.task: home.labels} | columns | {INTERCEPT: np.atleast_1d(intercept)}
-    content = io.BytesIO()
-    polars.DataFrame(named).write_parquet(content)
-    replace_file(place, content.getvalue(), private=True)
+    write_parted(place, made.task, home.labels, made.learning.schema, models)
     return place

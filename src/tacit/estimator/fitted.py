@@ -277,7 +277,8 @@ def columns_of(known: dict[str, int], task: Any, n_rows: int, *, strict: bool = 
     if task is None:
         raise InvalidInput(
             f"task is None, but each of the {len(known)} fitted tasks has a model of its own: say "
-            "whose the rows are, task=labels, or predict with unknown='shared'"
+            "whose the rows are, task=labels, or predict with unknown='shared'; scikit-learn's "
+            "tools do with enable_metadata_routing, or with tacit.model_selection.TaskColumn"
         )
     labels, codes = task_codes(task, n_rows)
     columns = np.array([known.get(canonical_label(each), -1) for each in labels], dtype=np.int64)

@@ -20,6 +20,7 @@ from tacit.errors import InvalidInput
 from tacit.estimator.fitted import Fitted, Unknown, has_classes
 from tacit.estimator.home import Home, problems_of
 from tacit.estimator.outputs import shared_models, solved, unscaled
+from tacit.estimator.parted_models import read_parted
 from tacit.estimator.private_bounds import BOUNDS
 from tacit.json_converter import from_json, to_json
 from tacit.linear.losses import Loss, LossName, loss_named
@@ -237,7 +238,15 @@ class Predicting(Fitted):
     @classmethod
     def load(cls, directory: str | Path) -> Any:
         """A model that save or export wrote: it predicts and adapts, but has no ledger."""
-        return cls.restored(*folder.read_as(cls._known_as(), directory))
+        model = cls.restored(*folder.read_as(cls._known_as(), directory))
+        return model.with_parted(Path(directory))
+
+    def with_parted(self, directory: Path) -> Self:
+        """With the models of tasks that were too many for one file, if the folder has such."""
+        if (directory / folder.MODELS).is_dir():
+            labels, models = read_parted(directory, self._schema)
+            self._set_models(models, labels)
+        return self
 
     @classmethod
     def restored(

@@ -7,6 +7,7 @@ Nothing is fetched, and the page's own policy forbids it. Whatever comes from ou
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -168,7 +169,16 @@ def paragraph(text: str) -> str:
     >>> paragraph("a < b")
     '<p>a &lt; b</p>'
     """
-    return f"<p>{escape(text)}</p>"
+    return f"<p>{raised(text)}</p>"
+
+
+def raised(text: str) -> str:
+    """Plain text with the power of e where people look for it.
+
+    >>> raised("a factor e^1 = 2.72")
+    'a factor e<sup>1</sup> = 2.72'
+    """
+    return re.sub(r"e\^([0-9.e+-]*[0-9])", r"e<sup>\1</sup>", escape(text))
 
 
 def bullets(items: Sequence[str]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from html import escape
 from typing import Any
 
+from tacit.certificate.meaning import usual
 from tacit.report import figures, words
 from tacit.report.html import (
     Figure,
@@ -17,6 +17,7 @@ from tacit.report.html import (
     definitions,
     number,
     paragraph,
+    raised,
 )
 from tacit.report.public_view import PublicView, plural
 from tacit.report.shared_figures import shared_parts
@@ -45,7 +46,7 @@ def public_page(facts: PublicView) -> Page:
         Section("shared", "What is shared", (*_shared_intro(facts), *shared_parts(facts))),
         _declared(facts),
         _scores(),
-        _verify(facts),
+        verifying(),
     )
     said = facts.statement
     return Page(title, "Privacy report", lead, sections, facts.version, statement=said)
@@ -59,11 +60,11 @@ def _promise(facts: PublicView) -> Section:
         for good, said in words.verdicts(facts)
     )
     parts: list[str | HtmlTable | Figure] = [
-        f'<blockquote class="{kind}">{_raised(words.promise(facts))}</blockquote>',
+        f'<blockquote class="{kind}">{raised(words.promise(facts))}</blockquote>',
         f'<ul class="verdicts">{judged}</ul>',
     ]
     if not math.isinf(guarantee.epsilon):
-        parts[1:1] = [paragraph(words.in_practice(facts))]
+        parts[1:1] = [paragraph(f"{words.in_practice(facts)} {usual(guarantee.epsilon)}")]
         parts.append(
             definitions(
                 [
@@ -74,15 +75,11 @@ def _promise(facts: PublicView) -> Section:
                     ("δ, the slack", words.delta(facts)),
                     ("How it is added up", guarantee.accountant or "not said"),
                     ("Learner", facts.learner),
+                    *([("Certified", facts.certified)] if facts.certified else []),
                 ]
             )
         )
     return Section("promise", "The promise", tuple(parts))
-
-
-def _raised(text: str) -> str:
-    """e^1 as e with a raised 1."""
-    return re.sub(r"e\^([0-9.e+-]*[0-9])", r"e<sup>\1</sup>", escape(text))
 
 
 def _not_covered(facts: PublicView) -> Section:
@@ -192,7 +189,8 @@ def _scores() -> Section:
     return Section("scores", "Scores", (paragraph(said),))
 
 
-def _verify(facts: PublicView) -> Section:
+def verifying() -> Section:
+    """What whoever holds the folder can check, and what nobody can."""
     intro = paragraph(
         "Whoever holds the folder can check who signed it, that nothing was changed since, and "
         "that ε follows from the recorded steps; the fingerprint of the key comes from the sender "

@@ -44,6 +44,7 @@ class PublicView:
     statement: Mapping[str, Any]  # what was promised, and the steps that it follows from
     private_ranges: Mapping[str, Any] | None  # those that the run found, and what they took of it
     issued: str  # the day, or ""
+    certified: str  # by whom, when and of which data set, or ""
 
     @property
     def of_nodes(self) -> bool:
@@ -88,6 +89,7 @@ def _facts(
     declared = description.get("schema")
     schema = Schema((), ()) if declared is None else from_json(Schema, declared, "schema")
     targets = _targets(certificate.get("target"), schema)
+    issued = certificate.get("issued") or {}
     return PublicView(
         version=str(certificate["tacit"]),
         learner=str(description["learner"]),
@@ -104,8 +106,20 @@ def _facts(
         budget=None if budget is None else float(budget),
         statement={name: certificate[name] for name in ("guarantee", "steps")},
         private_ranges=certificate.get("private_ranges"),
-        issued=str((certificate.get("issued") or {}).get("at", ""))[:10],
+        issued=str(issued.get("at", ""))[:10],
+        certified=_certified(issued),
     )
+
+
+def _certified(issued: Mapping[str, Any]) -> str:
+    """Whom to ask.
+
+    >>> _certified({"at": "2026-11-18T15:00:00+00:00", "by": "lee@desk", "dataset": "pupils.csv"})
+    'by lee@desk on 2026-11-18, of the data set pupils.csv'
+    """
+    if not issued:
+        return ""
+    return f"by {issued['by']} on {str(issued['at'])[:10]}, of the data set {issued['dataset']}"
 
 
 def releases(steps: Sequence[Mapping[str, Any]], delta: float) -> Iterator[dict[str, Any]]:
@@ -148,18 +162,27 @@ def _targets(recorded: str | Sequence[str] | None, schema: Schema) -> tuple[str,
     return tuple(f"{TARGET}{k}" for k in range(count)) if count > 1 else (TARGET,)
 
 
-def noun(column: str) -> str:
-    """What a task is called, from the name of its column.
+ENGLISH = """account area bank branch building center centre channel city class client clinic
+college company country county course customer department device district doctor driver factory
+family farm field firm group home hospital house household institution lab laboratory machine
+market municipality node office partner patient phone plant practice product province pupil
+region school sensor service shop silo site speaker state station store student study subject
+supplier teacher team tenant town unit university user vehicle village ward worker writer"""
+"""What tasks are called in English; any other column's tasks are called tasks."""
 
-    >>> noun("school_id"), noun("Hospitals"), noun("x7")
-    ('school', 'hospital', 'task')
+
+def noun(column: str) -> str:
+    """What a task is called, from the name of its column, if that is a word whose plural we know.
+
+    >>> noun("school_id"), noun("Hospitals"), noun("x7"), noun("Schule")
+    ('school', 'hospital', 'task', 'task')
     """
     word = column.strip().lower().replace(" ", "_")
     for ending in ("_id", "_name", "_code", "_number", "_no"):
         word = word.removesuffix(ending)
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
-    return word if word.isascii() and word.isalpha() and len(word) > 2 else "task"
+    return word if word in ENGLISH.split() else "task"
 
 
 def plural(word: str) -> str:

@@ -12,6 +12,7 @@ from tacit.arrays import FloatArray
 from tacit.certificate.meaning import usual
 from tacit.report import words
 from tacit.report.html import HtmlTable, Page, Section, bullets, number, paragraph
+from tacit.report.public_page import verifying
 from tacit.report.public_view import PublicView, output_names, plural
 from tacit.tasks import Schema
 
@@ -48,6 +49,7 @@ def task_page(
         Section.saying("shared", "What was shared", _shared(facts, noun)),
         _newcomer(facts, label) if newcomer else _cost(facts, noun),
         Section("not-covered", "What is not protected", (bullets(facts.guarantee.not_covered),)),
+        verifying(),
     )
     title = f"The model of {label}"
     banner = (BESIDE if facts.of_nodes else BANNER).format(label=label)
@@ -168,6 +170,8 @@ def _cost(facts: PublicView, noun: str) -> Section:
     said = [words.promise(facts)]
     if not math.isinf(facts.guarantee.epsilon):
         said += [words.in_practice(facts), usual(facts.guarantee.epsilon)]
+    if facts.certified:
+        said.append(f"Certified {facts.certified}.")
     title = f"What taking part may tell about one {noun}"
     return Section("cost", title, tuple(map(paragraph, said)))
 

@@ -238,6 +238,19 @@ class Schema:
         level = np.asarray(intercept) - self.offset @ slopes
         return self.target_scale * slopes, np.asarray(self.inverse_target(level))
 
+    def rescale(self, models: FloatArray) -> FloatArray:
+        """Models (m, d_out + 1), the intercept last, from the units of X and y to scaled ones: the
+        inverse of `unscale`, up to rounding.
+
+        >>> from tacit.tasks import as_schema
+        >>> schema = as_schema({0: (0, 10), "target": (0, 2)}, ["x0"])
+        >>> schema.rescale(np.array([[0.2, 0.0]]))
+        array([[1., 0.]])
+        """
+        slopes = models[:, :-1] / self.target_scale
+        level = (models[:, -1] - self.target.centre) / self.target_scale
+        return np.column_stack([slopes * self.scale, level + slopes @ self.offset])
+
     @property
     def _widths(self) -> list[int]:
         return [max(1, len(column.coded)) for column in self.columns]
