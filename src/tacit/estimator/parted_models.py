@@ -7,7 +7,7 @@ trusted side's, as any folder of everybody's models.
 from __future__ import annotations
 
 import io
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ INTERCEPT = "(intercept)"
 
 
 def write_parted(
-    place: Path, task: str, labels: tuple[Hashable, ...], schema: Schema, models: FloatArray
+    place: Path, task: str, labels: Sequence[Hashable], schema: Schema, models: FloatArray
 ) -> None:
     """One file of models (m, d + 1) in scaled units; ``task`` names the column of labels."""
     import polars
