@@ -88,6 +88,11 @@ _SHORTEST: Final = (
     "leaves room for more."
 )
 
+_THESE_TWENTY: Final = (
+    "These are twenty tasks of one draw: over five draws with 320 tasks, quick, SharedPrior has "
+    "0.060, the published learner 0.067 and single-task learning 0.068."
+)
+
 
 def _grids(data: Any, learners: Sequence[str], **more: Any) -> tuple[dict[str, Any], ...]:
     """The private learners at every ε, and those that have none."""
@@ -107,12 +112,8 @@ _figure = partial(Experiment, curves=CURVES, repetitions=100)
 
 # --- Figures 2 to 5 -------------------------------------------------------------------------------
 
-_ALLOCATION: Final = {
-    "epsilon": 0.1,
-    "rounds": 30,
-    "folds": 5,
-    "schedule": ("power", "geometric"),
-}
+_SCHEDULES = ("power", "geometric")
+_ALLOCATION: Final = {"epsilon": 0.1, "rounds": 30, "folds": 5, "schedule": _SCHEDULES}
 _PICTURES = (
     Experiment(
         name="S1-fig2",
@@ -321,7 +322,7 @@ FIGURES: Final = (
         ),
         claims=(
             Statement("The accuracy grows with the number of tasks.", falls(LR)),
-            ours_no_worse([(SHARED, LR)]),
+            ours_no_worse([(SHARED, LR)], why=_THESE_TWENTY),
             _repaired([(OUR_LR, LR)]),
         ),
         quick={"tasks": (20, 80, 320), **QUICKLY},
