@@ -83,7 +83,20 @@ class Image(nn.Module):
         return torch.as_tensor(self.dense(torch.tanh(found).flatten(1)))
 
 
-MODULES = [even, odd, precise, through_vmap, Image]
+class ManyChannels(nn.Module):
+    """As Image, and a second convolution that takes one client after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 9, 2), nn.Conv2d(9, 5, (1, 2))
+        self.dense = nn.Linear(20, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = torch.tanh(self.first(x[:, :12].reshape(-1, 1, 3, 4)))
+        return torch.as_tensor(self.dense(torch.tanh(self.second(found)).flatten(1)))
+
+
+MODULES = [even, odd, precise, through_vmap, Image, ManyChannels]
 
 
 def rows(sizes: tuple[int, ...], dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:

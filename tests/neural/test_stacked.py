@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InvalidInput
+from tacit.neural.installation import steady
+from tacit.neural.isolation_trial import same_bits
 from tacit.neural.stacked import Stacked
 
 
@@ -45,6 +47,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], bool]] = {
     "strides": (lambda: _conv(nn.Conv2d(2, 4, 3, stride=(2, 3), bias=False)), IMAGE, True),
     "pool": (lambda: _conv(nn.Conv2d(2, 4, 3), nn.MaxPool2d(3, 2, padding=1)), IMAGE, True),
     "residual": (Residual, IMAGE, True),
+    "many channels": (lambda: _conv(nn.Conv2d(2, 9, 3), nn.Conv2d(9, 7, 2)), IMAGE, True),
     "groups": (lambda: _conv(nn.Conv2d(2, 4, 3, groups=2)), IMAGE, False),
     "dilated": (lambda: _conv(nn.Conv2d(2, 4, 2, dilation=2)), IMAGE, False),
     "mirror": (lambda: _conv(nn.Conv2d(2, 4, 3, padding_mode="reflect", padding=1)), IMAGE, False),
@@ -80,6 +83,37 @@ def test_batched_is_sequential_in_value_and_gradient(name: str) -> None:
     (torch.cat(parts) * weights).sum().backward()  # type: ignore[no-untyped-call] # as above
     torch.testing.assert_close(together.grad, alone.grad, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(inputs[0].grad, inputs[1].grad, rtol=1e-9, atol=1e-9)
+
+
+MANY = {  # of channels: PyTorch's own convolution, if it is oneDNN's
+    "padded": lambda: nn.Conv2d(9, 7, 3, padding=(2, 1)),
+    "strides": lambda: nn.Conv2d(8, 4, (2, 3), stride=(1, 2), bias=False),
+    "same": lambda: nn.Conv2d(16, 16, 3, padding="same"),
+    "of single pixels": lambda: nn.Conv2d(17, 1, 1),  # a product, which looks at addresses
+}
+
+
+@pytest.mark.parametrize("make", MANY.values(), ids=MANY.keys())
+def test_a_convolution_of_many_channels_has_the_same_bits_in_every_slot(
+    make: Callable[[], nn.Conv2d],
+) -> None:
+    """Value and gradients, in single precision; and they are those of the layer itself."""
+    torch.manual_seed(0)
+    layer = make()
+    own = torch.randn(5, layer.in_channels, 7, 5)
+    stacked, found = Stacked(layer, own), []
+    assert stacked.batched
+    for slot in range(4):
+        W, x = torch.randn(4, stacked.size), torch.randn(4, *own.shape)
+        W[slot], x[slot] = stacked.start(), own
+        W, x = W.requires_grad_(), x.requires_grad_()
+        with steady(own.device):
+            out = stacked(stacked.views(W), x.flatten(0, 1))
+            dW, dx = torch.autograd.grad(out.square().sum(), (W, x))
+        found.append([out.view(4, 5, *out.shape[1:])[slot], dW[slot], dx[slot]])
+    for each in found[1:]:
+        assert all(same_bits(one, other) for one, other in zip(each, found[0], strict=True))
+    torch.testing.assert_close(found[0][0], layer(own), rtol=1e-5, atol=1e-5)
 
 
 def test_a_module_that_looks_at_the_whole_batch_is_not_trusted_to_be_batched() -> None:

@@ -17,6 +17,9 @@ from torch.nn import functional
 
 from tacit.neural.kernels import folded, fused, max_pool, patches
 
+MANY_CHANNELS = 8
+"""From which on, on a CPU, PyTorch's own convolution is faster than a product of patches."""
+
 
 class PersonalLinear(nn.Module):
     """y = x Wᵀ + b with W (clients, out, in), b (clients, out)."""
@@ -53,9 +56,11 @@ class _Rows(torch.autograd.Function):
 
 
 class PersonalConv2d(nn.Module):
-    """A convolution as a matrix product: each patch a row, channels last so that copies are long.
+    """A convolution with W (clients, out, in, height, width), channels last: copies are long.
 
-    W (clients, out, in, height, width). A grouped convolution computes the same, many times slower.
+    As a matrix product, each patch a row: on a GPU always. On a CPU a patch of many channels is too
+    much to write down; PyTorch's own convolution then takes one client after the other. A grouped
+    convolution would compute the same, many times slower.
     """
 
     def __init__(self, layer: nn.Conv2d) -> None:
@@ -66,15 +71,40 @@ class PersonalConv2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (clients · rows, in, height, width)."""
-        clients, out, _, height, width = self.weight.shape
         if any(self.padding):
             x = functional.pad(x, self.padding)
+        clients, out, channels, height, width = self.weight.shape
+        if channels >= MANY_CHANNELS and height * width > 1 and _has_own_convolution(x):
+            return self._one_by_one(x)
         kernel = self.weight.permute(0, 3, 4, 2, 1).reshape(clients, -1, out)
         channels_last = x.permute(0, 2, 3, 1)
         y: Tensor = _Patches.apply(  # type: ignore[no-untyped-call] # torch's apply
             channels_last, kernel, self.bias, (height, width), self.stride
         )
         return y.permute(0, 3, 1, 2)
+
+    def _one_by_one(self, x: Tensor) -> Tensor:
+        """The same by PyTorch's own. Its kernels do not look at where in memory a client lies, as
+        the products do that it makes of a 1 × 1 convolution."""
+        clients = len(self.weight)
+        rows = x.reshape(clients, -1, *x.shape[1:]).unbind()
+        biases = [None] * clients if self.bias is None else self.bias.unbind()
+        return torch.cat(
+            [
+                functional.conv2d(_channels_last(own), _channels_last(weight), bias, self.stride)
+                for own, weight, bias in zip(rows, self.weight.unbind(), biases, strict=True)
+            ]
+        )
+
+
+def _has_own_convolution(x: Tensor) -> bool:
+    """Whether PyTorch's convolution is oneDNN's here, and not a product of patches too."""
+    there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call] # torch's
+    return there and not x.is_cuda and x.dtype == torch.float32
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 class _Patches(torch.autograd.Function):
