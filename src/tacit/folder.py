@@ -165,8 +165,9 @@ class RunState:
     complete: bool = False
 
     def write(self, directory: Path) -> None:
-        """Writes directory/run.json, whole or not at all."""
-        write_json(directory / RUN, to_json(self))
+        """Writes directory/run.json, whole or not at all, for its owner's eyes."""
+        path = directory / RUN
+        replace_file(path, json_text(to_json(self), path), private=True)
 
     @classmethod
     def read(cls, directory: Path) -> RunState:

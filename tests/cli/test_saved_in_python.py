@@ -48,6 +48,8 @@ def saved(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def test_what_python_saved_is_a_folder_of_the_trusted_side(
     saved: Any, tmp_path: Path, command: Command
 ) -> None:
+    where = tmp_path / "model"
+    assert {path.stat().st_mode & 0o777 for path in (where, *where.iterdir())} == {0o600, 0o700}
     done = command("verify", tmp_path / "model")
     assert (done.code, "trusted side: consistent" in done.out) == (0, True), done
     assert "the trusted side alone: models of 8 tasks" in done.out

@@ -14,7 +14,6 @@ import numpy as np
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import check_is_fitted
 
-from tacit import files
 from tacit.arrays import Array, IntArray
 from tacit.certificate import CertifiedRun, write_folder
 from tacit.certificate.since import Since, recorded_since
@@ -178,8 +177,9 @@ class Fitted(Certified):
         """Writes everything, for the trusted side; public=True: only shared_ and certificate."""
         check_is_fitted(self, "shared_")
         if not public:
-            self._note_run(Path(directory))
-            return self._write(directory, list(range(len(self.tasks_))), signing_key)
+            where = self._write(directory, list(range(len(self.tasks_))), signing_key)
+            self._note_run(where)
+            return where
         since = self._since(None)
         self._require_leaving(unproven, since)
         return self._write(directory, [], signing_key, since)
@@ -191,7 +191,6 @@ class Fitted(Certified):
         if used is None or used.path is None or run is None:
             return
         if not _is_noted(directory, run, used.path):
-            files.make(directory)
             inside = used.path.is_relative_to(directory.absolute())
             named = used.path.relative_to(directory.absolute()) if inside else used.path
             RunState(run, {}, str(named), used.dataset, "", complete=True).write(directory)
