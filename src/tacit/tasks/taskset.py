@@ -100,9 +100,11 @@ class TaskSet:
         labels, codes = task_codes(task, len(matrix))
         if len(target) != len(matrix):
             raise InvalidInput(f"y has {len(target)} rows, X has {len(matrix)}")
-        must = slice(None) if schema is None else ~schema.may_wait
+        known = np.isfinite(matrix)
+        if schema is not None:
+            known |= schema.may_wait
         told = np.isfinite(np.column_stack([target])).all(axis=1)
-        kept = np.asarray(told & np.isfinite(matrix[:, must]).all(axis=1))
+        kept = np.asarray(told & known.all(axis=1))
         order = _stable_order(codes, len(labels))
         order = order[kept[order]]
         offsets = _offsets(np.bincount(codes[kept], minlength=len(labels)))
