@@ -23,7 +23,8 @@ has not. On this way the outputs of unseen classes are lowered by OPEN before th
 has little left to lower (a soft form of the restricted softmax of FedRS, Li and Zhan, 2021).
 
 A client takes the way under which its own rows are likeliest in cross-validation, where its own
-model has a start (``start_of_own``). So a client trusts what is shared no further than its own rows
+model has a start; as far as classes outnumber its rows, the one that is right most often
+(``chosen_ways``). So a client trusts what is shared no further than its own rows
 bear out, and joining costs it what that choice can err.
 A mixture of the ways, weighed by their likelihoods, was better by .001 in accuracy where the
 constants come from, and would be three models to hand out; shorter trainings among the candidates
@@ -82,8 +83,8 @@ OPEN = 4.0
 PRIOR = 2.0
 """Log odds of one's own model: a client leaves it for evidence, not for a few lucky rows."""
 
-PRIOR_OF_FEW = 6.0
-"""What is added to them where classes outnumber rows by far."""
+AN_ERROR = 2.0
+"""Nats that an error counts, as far as errors count at all."""
 
 TEMPERATURES = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
 """Outputs are divided by the one that suits them best, before their losses are compared: what is
@@ -130,7 +131,7 @@ def settled(
     offered = WAYS if classes else WAYS[:2]
     found = [_cross_validated(way, *begun[way], heard, coins) for way in offered]
     losses, errors = (np.stack(each, axis=1) for each in zip(*found, strict=True))
-    ways = chosen_ways(losses, trainer.examples.sizes, classes)
+    ways = chosen_ways(losses, errors, trainer.examples.sizes, classes)
     models = torch.empty_like(heard)
     for number, way in enumerate(offered):
         mine = torch.from_numpy(ways == number).to(heard.device)
@@ -164,35 +165,32 @@ def paced(trainer: Trainer, start: Tensor, coins: Coins) -> Trainer:
     return replace(trainer, examples=replace(examples, paces=np.array(PACES)[best]))
 
 
-def chosen_ways(losses: FloatArray, sizes: IntArray, classes: int) -> IntArray:
-    """(m,): the likeliest way of each client, of mean losses (m, ways) over its ``sizes`` rows.
+def chosen_ways(losses: FloatArray, errors: FloatArray, sizes: IntArray, classes: int) -> IntArray:
+    """(m,): the best way of each client, of mean losses and errors (m, ways) over its rows.
 
     A mean cross-entropy is a mean of −log p. Of numbers (no classes) the variance is unknown, too:
-    −log p is (n/2) log(mean loss), and a constant. Who has no rows, or diverges on every way, keeps
-    what it heard.
+    −log p is (n/2) log(mean loss), and a constant.
 
-    >>> chosen_ways(np.array([[0.5, 0.6, 0.45], [0.5, 0.6, 0.45]]), np.array([10, 100]), 10)
+    Where classes outnumber rows, most held-out rows are such that no way gets them right, and a
+    likelihood is mostly of how wrong each way is there. So errors take its place with the share
+    b = 1 − n/classes, AN_ERROR nats each: (1 − b)·nats + b·AN_ERROR·errors. One's own model has
+    PRIOR of a start, and with that share an error, as it lacks a class for each row held out. Who
+    has no rows, or diverges on every way, keeps what it heard.
+
+    >>> two, sizes = np.array([[0.5, 0.6, 0.45], [0.5, 0.6, 0.45]]), np.array([10, 100])
+    >>> chosen_ways(two, np.zeros((2, 3)), sizes, 10)
     array([0, 2])
+    >>> likelier = np.array([[4.0, 3.0, 3.0]])
+    >>> chosen_ways(likelier, np.array([[0.8, 0.9, 0.9]]), np.array([20]), 200)
+    array([0])
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         nats = losses if classes else np.log(losses) / 2
-    nats = np.where(np.isnan(nats), np.inf, nats * sizes[:, None])
-    nats[:, WAYS.index("own")] -= start_of_own(sizes, classes)
-    return np.where((nats < np.inf).any(axis=1), nats.argmin(axis=1), WAYS.index("shared"))
-
-
-def start_of_own(sizes: IntArray, classes: int) -> FloatArray:
-    """(m,), in nats: PRIOR, and up to PRIOR_OF_FEW more where classes outnumber a client's rows.
-
-    There a row held out is often all that its class had: the own model loses by it what it will not
-    lose when all rows are back, and most of what the likelihood then weighs are rows that no way
-    gets right. So likelihoods say less of who is right more often.
-
-    >>> start_of_own(np.array([5, 10, 40]), 20)
-    array([6.5, 5. , 2. ])
-    """
-    beyond = 1 - sizes / max(classes, 1)
-    return np.asarray(PRIOR + PRIOR_OF_FEW * np.maximum(beyond, 0.0))
+    beyond = np.maximum(1 - sizes / max(classes, 1), 0.0)[:, None]
+    cost = np.where(beyond > 0, (1 - beyond) * nats + beyond * AN_ERROR * errors, nats)
+    cost = np.where(np.isnan(cost), np.inf, cost * sizes[:, None])
+    cost[:, WAYS.index("own")] -= PRIOR + AN_ERROR * beyond[:, 0]
+    return np.where((cost < np.inf).any(axis=1), cost.argmin(axis=1), WAYS.index("shared"))
 
 
 def _walked(way: Way, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins) -> Tensor:
