@@ -90,3 +90,12 @@ def test_all_parts_together_must_fit_the_integers() -> None:
     many = Part(small.counts, (2**8, 1))
     with pytest.raises(InvalidInput, match="too small for secure sums of 256 units"):
         parted.release(many, None)
+
+
+def test_rows_beyond_a_cache_have_their_own_clips() -> None:
+    """They are clipped and cut some at a time; their shares with them."""
+    rng = np.random.default_rng(8)
+    rows, shares = rng.normal(size=(900, 300)), rng.uniform(size=900)
+    mechanism = GaussianSum(1.0, 3.0)
+    each = [mechanism.counts(rows[i : i + 1], shares[i : i + 1]) for i in range(len(rows))]
+    np.testing.assert_array_equal(mechanism.counts(rows, shares), np.sum(each, axis=0))
