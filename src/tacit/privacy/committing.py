@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -82,10 +83,24 @@ class Line:
 
     def __init__(self) -> None:
         self._mutex = threading.Condition()
-        self._led, self._expected = False, 1
+        self._led, self._expected, self._asking = False, 1, 0
         self._waiting: list[Caller] = []
         self._taken: list[Caller] = []
         _LINES.add(self)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Of those who will join soon, but need the record first: a commit would keep them from it,
+        so whoever leads lets them ask."""
+        with self._mutex:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._asking -= 1
+                if not self._asking:
+                    self._mutex.notify()
 
     def join(self, caller: Caller) -> None:
         """Wait until the caller is done, or leads."""
@@ -102,10 +117,13 @@ class Line:
         """Everybody who waits now. As many as the last time are given a moment to come back:
         otherwise the first of them would commit alone while all others wait for it."""
         with self._mutex:
-            self._mutex.wait_for(lambda: len(self._waiting) >= self._expected, MOMENT)
+            self._mutex.wait_for(self._gathered, MOMENT)
             self._taken, self._waiting = self._waiting, []
             self._expected = len(self._taken)
             return self._taken
+
+    def _gathered(self) -> bool:
+        return not self._asking and len(self._waiting) >= self._expected
 
     def leave(self, caller: Caller) -> None:
         """Whoever is done, or gave up, goes: nobody is left behind, and the next one leads."""

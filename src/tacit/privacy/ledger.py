@@ -181,7 +181,7 @@ class Ledger(Writing):
                 "noise, and this is the other; nothing was released"
             )
         asked = Asked.of(key, run, mechanism, secure=mechanism.secure(rng))
-        with LOCK:
+        with self._line.asking(), LOCK:
             if not self._fold.seq:  # forgotten, with a transaction that failed
                 self._catch_up()
             found = self._before(asked)
