@@ -500,6 +500,20 @@ def test_verifying_writes_nothing(fitted: Desk, command: Command) -> None:
     assert {p: p.stat().st_mtime_ns for p in fitted.path.rglob("*") if p.is_file()} == before
 
 
+def test_verify_says_what_that_means_and_who_certified_it(fitted: Desk, command: Command) -> None:
+    model = fitted.path / "model"
+    certificate = json.loads((model / "certificate.json").read_text())
+    for held in (model, model / "certificate.json"):
+        done = command("verify", held)
+        assert f"which means   {certificate['means']}" in done.out
+        assert f"certified     by {certificate['issued']['by']} on " in done.out
+        found = json.loads(command("verify", held, "--json").out)
+        assert (found["means"], found["issued"]) == (certificate["means"], certificate["issued"])
+    spoil_epsilon(model)
+    found = json.loads(command("verify", model, "--json").out)
+    assert (found["means"], found["issued"]) == (None, None)  # nothing is told of what is not sound
+
+
 def test_verify_says_what_is_promised_to_whom(fitted: Desk, command: Command) -> None:
     model, out = fitted.path / "model", fitted.path / "h"
     command("hand-out", model, "--task", "s03", "--out", out)

@@ -57,6 +57,8 @@ class Finding:
     older: bool = False  # of a format that binds nothing
     verified: tuple[str, ...] = field(default=())
     says: str | None = None  # the certificate's first line
+    means: str | None = None  # the same for somebody who has to decide
+    issued: Mapping[str, Any] | None = None  # when, by whom and of what, as the certificate says
     claimed: bool = False  # the certificate says proven
     tasks: tuple[Any, ...] | None = None  # whom the seal says it is for; None: not said
     unverified: tuple[str, ...] = ()  # mechanisms of the steps that are none of ours
@@ -144,6 +146,8 @@ def _about(certificate: Mapping[str, Any], signer: str | None, expected: str | N
         expected,
         verified=(whole if signer else "no integrity: nobody signed it", *_verified(signer)[1:]),
         says=certificate["says"],
+        means=certificate.get("means"),
+        issued=issued if isinstance(issued := certificate.get("issued"), dict) else None,
         claimed=certificate["guarantee"]["proven"] is True,
         unverified=as_stated(certificate["steps"]),
     )

@@ -52,6 +52,8 @@ def verify(
         "kind": kind,
         "problems": [one_line(problem) for problem in found.problems],
         "says": found.says if found.ok else None,
+        "means": found.means if found.ok else None,
+        "issued": found.issued if found.ok else None,
         "proven": found.proven,
         "tasks": list(found.tasks) if found.ok and found.tasks is not None else None,
         "since": found.since if found.ok else None,
@@ -66,10 +68,16 @@ def verify(
 
 
 def _lines(directory: Path, kind: str, found: Finding) -> Iterator[str]:
+    from tacit.report.public_view import certified_text
+
     yield f"{directory}, {kind}: {found.verdict}"
     yield from (f"  {line}" for line in found.problems)
     if found.ok:
         yield f"  promised      {found.says}"
+        if found.means is not None:
+            yield f"  which means   {found.means}"
+        if found.issued:
+            yield f"  certified     {certified_text(found.issued)}"
         yield from since_lines(found.since)
         if found.tasks and len(found.tasks) == 1:
             yield f"  for           {found.tasks[0]!r} and nobody else"
@@ -238,7 +246,8 @@ def _handed_out_problems(directory: Path, n_models: int) -> Iterator[str]:
     if n_models > 1:
         yield (
             f"it holds the models of {n_models} tasks and no {folder.RUN}: a hand-out holds one "
-            "model, a folder of the trusted side names its run and ledger"
+            "model, a folder of the trusted side names its run and ledger (in Python a ledger that "
+            "is a file: ledger=FILE)"
         )
 
 

@@ -107,19 +107,20 @@ def _facts(
         statement={name: certificate[name] for name in ("guarantee", "steps")},
         private_ranges=certificate.get("private_ranges"),
         issued=str(issued.get("at", ""))[:10],
-        certified=_certified(issued),
+        certified=certified_text(issued),
     )
 
 
-def _certified(issued: Mapping[str, Any]) -> str:
+def certified_text(issued: Mapping[str, Any]) -> str:
     """Whom to ask.
 
-    >>> _certified({"at": "2026-11-18T15:00:00+00:00", "by": "lee@desk", "dataset": "pupils.csv"})
+    >>> certified_text({"at": "2026-11-18T15:00:00", "by": "lee@desk", "dataset": "pupils.csv"})
     'by lee@desk on 2026-11-18, of the data set pupils.csv'
     """
     if not issued:
         return ""
-    return f"by {issued['by']} on {str(issued['at'])[:10]}, of the data set {issued['dataset']}"
+    by, at, of = (issued.get(name) for name in ("by", "at", "dataset"))
+    return f"by {by} on {str(at)[:10]}, of the data set {of}"
 
 
 def releases(steps: Sequence[Mapping[str, Any]], delta: float) -> Iterator[dict[str, Any]]:
