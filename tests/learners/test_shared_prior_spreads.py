@@ -79,7 +79,8 @@ def test_the_spread_is_that_of_draws_from_the_mixture() -> None:
     rng = np.random.default_rng(1)
     problems, priors = own_problems(rng, 2, 1, 5), priors_of(rng, 3, 2)
     tasks = Likelihoods.squared(problems, Squared())
-    evidence, views = priors.evidence(tasks, SCALES)
+    views = list(priors.views(tasks))
+    evidence = priors.evidence(views, SCALES)
     weight = np.exp(evidence + priors.vote - (evidence + priors.vote).max())[0]
     option = rng.choice(weight.size, 200_000, p=weight.ravel() / weight.sum())
     s, a, c = np.unravel_index(option, weight.shape)

@@ -116,7 +116,8 @@ def ballots_on(step: Step, values: Values, loss: Loss, problems: Problems) -> Fl
     """(m, K): on every prior at every scale, or on (c, s)."""
     if step.name == "priors":
         priors = Priors.of(values)
-        return ballots(priors.evidence(priors.likelihoods(problems, loss), VOTED)[0])
+        views = priors.views(priors.likelihoods(problems, loss))
+        return ballots(priors.evidence(views, VOTED))
     told = Lessons.of(values)
     if step.name.startswith("coordinates"):
         tried = [view_of(problems, loss, told.whitened(float(trust))) for trust in TRUSTED]

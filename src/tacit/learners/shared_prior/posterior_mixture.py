@@ -6,7 +6,7 @@ marginal likelihoods times what all tasks together voted for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,14 +55,16 @@ class Priors:
         covariance = self.noise**2 * self.factors[0] @ self.factors[0].T
         return likelihoods(problems, loss, self.means[0], covariance)
 
-    def evidence(
-        self, tasks: Likelihoods, scales: FloatArray
-    ) -> tuple[FloatArray, list[Alone | View]]:
-        """Log posterior of every option (m, S, 1 + A, L) before the vote, and the views of it."""
-        views: list[Alone | View] = [Alone.of(tasks)]
-        views += [View.of(tasks, mean, F) for mean, F in zip(self.means, self.factors, strict=True)]
+    def views(self, tasks: Likelihoods) -> Iterator[Alone | View]:
+        """The tasks under every option, one at a time: each is as large as their rows."""
+        yield Alone.of(tasks)
+        for mean, F in zip(self.means, self.factors, strict=True):
+            yield View.of(tasks, mean, F)
+
+    def evidence(self, views: Iterable[Alone | View], scales: FloatArray) -> FloatArray:
+        """Log posterior of every option (m, S, 1 + A, L) before the vote."""
         found = [view.evidence(scales, self.noise, self.noise_spreads)[0] for view in views]
-        return np.stack(found, axis=2) + self._usual(scales), views
+        return np.stack(found, axis=2) + self._usual(scales)
 
     def _usual(self, scales: FloatArray) -> FloatArray:
         """(1 + A, L): the public prior of scales, and the handicap."""
@@ -72,7 +74,8 @@ class Priors:
 
     def models(self, tasks: Likelihoods) -> FloatArray:
         """(m, D): the mixture of all options; the shared mean where its numbers overflow."""
-        evidence, views = self.evidence(tasks, SCALES)
+        views = list(self.views(tasks))
+        evidence = self.evidence(views, SCALES)
         weight = shares(logsumexp(evidence + self.vote, axis=1))
         mixed = sum(view.mixed(SCALES, weight[:, i]) for i, view in enumerate(views))
         sound = np.asarray(np.isfinite(mixed).all(axis=1))
@@ -83,7 +86,8 @@ class Priors:
 
         Their square is what each option leaves open, at the noise that is likeliest under it, and
         how far the options lie apart."""
-        evidence, views = self.evidence(tasks, SCALES)
+        views = list(self.views(tasks))
+        evidence = self.evidence(views, SCALES)
         weight = shares(evidence + self.vote)  # (m, S, 1 + A, L)
         centre = self.models(tasks)[:, None, :-1]
         total = np.zeros_like(centre[:, 0])
