@@ -189,7 +189,7 @@ def test_a_little_likelier_is_not_worth_being_wrong_more_often(
     """Eight rows of 30 classes: what is shared is likelier, and right less often. A choice by the
     likelihood alone costs more than .04."""
     if by_likelihood:
-        rule = partial(chosen_ways, classes=1)  # as if rows were never fewer than classes
+        rule = partial(chosen_ways, classes=1)  # as if there were always rows enough
         monkeypatch.setattr(
             "tacit.neural.client_choice.chosen_ways", lambda *given: rule(*given[:3])
         )

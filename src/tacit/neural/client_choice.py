@@ -23,7 +23,7 @@ has not. On this way the outputs of unseen classes are lowered by OPEN before th
 has little left to lower (a soft form of the restricted softmax of FedRS, Li and Zhan, 2021).
 
 A client takes the way under which its own rows are likeliest in cross-validation, where its own
-model has a start; as far as classes outnumber its rows, the one that is right most often
+model has a start; where it has few rows a class, the one that is right most often
 (``chosen_ways``). So a client trusts what is shared no further than its own rows
 bear out, and joining costs it what that choice can err.
 A mixture of the ways, weighed by their likelihoods, was better by .001 in accuracy where the
@@ -82,6 +82,9 @@ OPEN = 4.0
 
 PRIOR = 2.0
 """Log odds of one's own model: a client leaves it for evidence, not for a few lucky rows."""
+
+ENOUGH = 3
+"""Rows a class, with which a client goes by likelihoods alone."""
 
 AN_ERROR = 2.0
 """Nats that an error counts, as far as errors count at all."""
@@ -171,11 +174,11 @@ def chosen_ways(losses: FloatArray, errors: FloatArray, sizes: IntArray, classes
     A mean cross-entropy is a mean of −log p. Of numbers (no classes) the variance is unknown, too:
     −log p is (n/2) log(mean loss), and a constant.
 
-    Where classes outnumber rows, most held-out rows are such that no way gets them right, and a
-    likelihood is mostly of how wrong each way is there. So errors take its place with the share
-    b = 1 − n/classes, AN_ERROR nats each: (1 − b)·nats + b·AN_ERROR·errors. One's own model has
-    PRIOR of a start, and with that share an error, as it lacks a class for each row held out. Who
-    has no rows, or diverges on every way, keeps what it heard.
+    Where rows are few for so many classes, no way gets most held-out rows right, and a likelihood
+    is mostly of how wrong each way is there. So errors take its place with the share
+    b = 1 − n/(ENOUGH · classes), AN_ERROR nats each: (1 − b)·nats + b·AN_ERROR·errors. One's own
+    model has PRIOR of a start, and with that share an error, as it lacks a class for each row held
+    out. Who has no rows, or diverges on every way, keeps what it heard.
 
     >>> two, sizes = np.array([[0.5, 0.6, 0.45], [0.5, 0.6, 0.45]]), np.array([10, 100])
     >>> chosen_ways(two, np.zeros((2, 3)), sizes, 10)
@@ -186,10 +189,10 @@ def chosen_ways(losses: FloatArray, errors: FloatArray, sizes: IntArray, classes
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         nats = losses if classes else np.log(losses) / 2
-    beyond = np.maximum(1 - sizes / max(classes, 1), 0.0)[:, None]
-    cost = np.where(beyond > 0, (1 - beyond) * nats + beyond * AN_ERROR * errors, nats)
+    few = np.maximum(1 - sizes / max(ENOUGH * classes, 1), 0.0)[:, None]  # b
+    cost = np.where(few > 0, (1 - few) * nats + few * AN_ERROR * errors, nats)
     cost = np.where(np.isnan(cost), np.inf, cost * sizes[:, None])
-    cost[:, WAYS.index("own")] -= PRIOR + AN_ERROR * beyond[:, 0]
+    cost[:, WAYS.index("own")] -= PRIOR + AN_ERROR * few[:, 0]
     return np.where((cost < np.inf).any(axis=1), cost.argmin(axis=1), WAYS.index("shared"))
 
 
