@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -261,17 +261,12 @@ class Blocks(Channel):
 
 class Pairs(Channel):
     # After every message of ours comes a bare one: a node is never idle, and does one at a time.
-    arrivals = []
-
     def send(self, requests, seconds):
         super().send(requests, seconds)
         super().send(dict.fromkeys(requests, BARE), seconds)
 
     def received(self):
         found = super().received()
-        for address, content in found or ():
-            self.arrivals.append((address, content.startswith(b"bare"), time.time()))
-        OUT.write_text(json.dumps(self.arrivals))
         return found and [each for each in found if not each[1].startswith(b"bare")]
 
 
@@ -283,9 +278,11 @@ __all__ = ["server"]
 """A coordinator whose messages have bare ones beside them, under the same load."""
 
 
-def live(count: int, learner: str, parameters: str, channel: str) -> tuple[Any, Any]:
-    """Of a run over SuperLink and SuperNodes: its journal, and when bare messages came. Says where
-    the seconds of a message are."""
+def live(
+    count: int, learner: str, parameters: str, channel: str
+) -> tuple[list[dict[str, Any]], list[Trip], Any]:
+    """Of a run over SuperLink and SuperNodes: its journal, all messages, and the ends of each block
+    of bare rounds."""
     from tacit.cli.federate_init import write_example, write_terms
     from tacit.federation.project import Project
     from tacit.federation.trial import run, started
@@ -304,33 +301,69 @@ def live(count: int, learner: str, parameters: str, channel: str) -> tuple[Any, 
             about = {"out": str(out), "trips": str(trips), "channel": channel}
             (app / "server.py").write_text(SERVER.format(**about))
             run(trial, 1200)
-            for bare in (False, True):
-                tell("parts", bare=bare, **parts(_lines(trips), _lines(at_site), bare))
-            return Journal(project.coordinator / JOURNAL).lines(), json.loads(out.read_text())
+            blocks = json.loads(out.read_text()) if out.exists() else []
+            lines = Journal(project.coordinator / JOURNAL).lines()
+            return lines, trips_of(_lines(trips), _lines(at_site)), blocks
 
 
 def _lines(file: Path) -> list[Any]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def parts(trips: list[Any], at_site: list[Any], bare: bool) -> dict[str, Any]:
-    """Medians of the seconds of a message: until its process begins, until the request is there,
-    until the answer is, and until that has arrived; a node does one message after another. And of
-    the processor's seconds until then, in the process that Flower starts."""
+class Trip(NamedTuple):
+    """When a message went out, its node had time for it, its process began, the request was there,
+    the answer was, and had arrived; and the processor's seconds of that process."""
+
+    bare: bool
+    sent: float
+    free: float
+    begun: float
+    entered: float
+    left: float
+    came: float
+    processor: float
+
+    @property
+    def seconds(self) -> float:
+        """From when it could begin: a node does one message after another."""
+        return self.came - self.free
+
+
+def trips_of(outside: list[Any], at_site: list[Any]) -> list[Trip]:
+    """All messages, from what the coordinator and the sites noted of them."""
     found = []
     for node in {each[0] for each in at_site}:
         done = sorted((each[1:] for each in at_site if each[0] == node), key=lambda e: e[1])
-        sent = [each for each in trips if each[0] == node and each[2] == "sent"]
-        came = [each for each in trips if each[0] == node and each[2] == "came"]
-        for out, (kind, began, entered, left, processor), back in zip(
-            sent, done, came, strict=False
-        ):
-            assert out[1] == kind == back[1]
-            steps = [began - out[3], entered - began, left - entered, back[3] - left, processor]
-            found += [steps] if kind == bare else []
-    names = ("to_begin", "to_load", "to_answer", "to_return", "processor_s")
-    middle = np.median(found, axis=0)
-    return {"messages": len(found)} | dict(zip(names, middle.round(3).tolist(), strict=True))
+        sent, came = (
+            [each for each in outside if each[0] == node and each[2] == what]
+            for what in ("sent", "came")
+        )
+        before = 0.0
+        for out, (bare, begun, entered, left, cpu), back in zip(sent, done, came, strict=False):
+            assert out[1] == bare == back[1]
+            free = max(out[3], before)
+            found.append(Trip(bare, out[3], free, begun, entered, left, back[3], cpu))
+            before = left
+    return found
+
+
+def tell_parts(trips: Sequence[Trip]) -> None:
+    """Medians of where the seconds of a message are."""
+    for bare in (False, True):
+        those = [each for each in trips if each.bare == bare]
+        parts = [
+            (
+                t.begun - t.free,
+                t.entered - t.begun,
+                t.left - t.entered,
+                t.came - t.left,
+                t.processor,
+            )
+            for t in those
+        ]
+        names = ("to_begin", "to_load", "to_answer", "to_return", "processor_s")
+        middle = np.median(parts, axis=0).round(3).tolist()
+        tell("parts", bare=bare, messages=len(those), **dict(zip(names, middle, strict=True)))
 
 
 def times(lines: list[dict[str, Any]], *what: str) -> list[float]:
@@ -343,7 +376,8 @@ def times(lines: list[dict[str, Any]], *what: str) -> list[float]:
 def loopback(count: int) -> None:
     """Seconds from the end of a round of messages to the end of the next, ours and bare: S2. A
     coordinator's own work between two rounds is in it."""
-    lines, blocks = live(count, "MeanRegularized", "rounds = 5", "Blocks")
+    lines, trips, blocks = live(count, "MeanRegularized", "rounds = 5", "Blocks")
+    tell_parts(trips)
     ours = [
         b - a
         for a, b in pairwise(times(lines, "round"))
@@ -356,18 +390,18 @@ def loopback(count: int) -> None:
 
 
 def arrivals(count: int) -> None:
-    """Seconds that a node takes for one of 60 messages, and for a bare one after each: S3."""
+    """Seconds of each of 60 messages, and of a bare one after each, from when its node is free: S3.
+    (From one arrival to the next would count a late answer of ours twice: bare ones begin late.)"""
     releases = 60 // (2 * count)
-    lines, came = live(count, "AsyncProximal", f"releases = {releases}\nrows = 32", "Pairs")
+    parameters = f"releases = {releases}\nrows = 32"
+    lines, every, _ = live(count, "AsyncProximal", parameters, "Pairs")
     first, *_, last = times(lines, "started", "arrival")
-    took: dict[bool, list[float]] = {True: [], False: []}
-    for node in {address for address, _, _ in came}:
-        for (_, _, before), (_, bare, at) in pairwise(each for each in came if each[0] == node):
-            if first < before and at <= last + 1:
-                took[bare].append(at - before)
-    ours, bare = (statistics.mean(took[kind]) for kind in (False, True))
-    ranges = {"ours_range": extremes(took[False]), "bare_range": extremes(took[True])}
-    compared("arrivals", ours, bare, count, len(took[False]), **ranges)
+    trips = [each for each in every if first < each.sent and each.came <= last + 1]
+    tell_parts(trips)
+    ours, bare = ([each.seconds for each in trips if each.bare == kind] for kind in (False, True))
+    ranges = {"ours_range": extremes(ours), "bare_range": extremes(bare)}
+    middle = statistics.mean(ours), statistics.mean(bare)
+    compared("arrivals", middle[0], middle[1], count, len(ours), **ranges)
 
 
 def extremes(seconds: Sequence[float]) -> list[float]:

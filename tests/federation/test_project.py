@@ -55,6 +55,17 @@ def test_the_superlinks_certificate_is_for_its_own_machine_too(study: Project) -
     assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
 
 
+def test_a_table_is_read_again_once_its_file_has_changed(study: Project) -> None:
+    terms, table = Terms.read(study.coordinator), study.sites / "site-1" / "rows.csv"
+    before, _ = rows_of(study.sites / "site-1", terms)
+    assert np.array_equal(rows_of(study.sites / "site-1", terms)[0].y, before.y)
+    *lines, last = table.read_text().splitlines()
+    clinic, _, *cells = last.split(",")
+    table.write_text("\n".join([*lines, ",".join([clinic, "5.0", *cells])]) + "\n")
+    after = np.concatenate([part.y for part in rows_of(table.parent, terms) if part is not None])
+    assert np.isclose(after, 5 / 6).sum() == 1  # of ranges from -6 to 6
+
+
 def test_networks_are_described_in_the_config(study: Project) -> None:
     pytest.importorskip("torch")
     config = study.place / "config.toml"

@@ -4,7 +4,7 @@ answers what the Flower app passes on (federation/resident.py)."""
 from __future__ import annotations
 
 import sys
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +16,22 @@ from tacit.federation.resident import serve
 from tacit.federation.site import Site, answer_from
 from tacit.federation.terms import Terms
 from tacit.tasks import TaskSet
-from tacit.tasks.table_files import read_file
+from tacit.tasks.table_files import FileTable, read_file
 from tacit.tasks.tables import require_column
 
 TABLES = ("rows.csv", "rows.parquet")
+
+
+def _state(file: Path) -> tuple[int, ...]:
+    """By which a file that was written again is known."""
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=1)
+def _table(file: Path, _: tuple[int, ...]) -> FileTable:
+    """The table, read once for as long as its file stays as it is: a resident is asked often."""
+    return read_file(file, least=0)
 
 
 def rows_of(place: Path, terms: Terms) -> tuple[TaskSet, TaskSet | None]:
@@ -27,7 +39,7 @@ def rows_of(place: Path, terms: Terms) -> tuple[TaskSet, TaskSet | None]:
     there = [place / name for name in TABLES if (place / name).exists()]
     if len(there) != 1:
         raise InvalidInput(f"{place} must hold one table, {' or '.join(TABLES)}")
-    table, schema = read_file(there[0], least=0), terms.schema
+    table, schema = _table(there[0], _state(there[0])), terms.schema
     for role, name in terms.columns.items():
         require_column(name, table.frame.columns, role)
     if not len(table.frame):  # it takes part as others do: a refusal would tell that all are absent

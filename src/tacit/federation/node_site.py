@@ -18,12 +18,14 @@ import numpy as np
 from tacit.arrays import Array, FloatArray
 from tacit.engine import Edge
 from tacit.engine.arrivals import SERVER, NodeDoor, NodeHalf
-from tacit.errors import Refused
+from tacit.errors import InvalidInput, Refused
 from tacit.federation.own_tasks import OwnTasks
 from tacit.federation.records import Records
 from tacit.federation.terms import Terms
 from tacit.federation.wire import is_count
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.planning import Door
+from tacit.privacy.release import Key
 
 COLUMN = "column"
 
@@ -78,13 +80,15 @@ def answered(
         return _released(node, door, asked, kept)
 
 
-def _released(node: NodeHalf, door: NodeDoor, asked: ColumnRequest, kept: Records) -> FloatArray:
+def _released(node: NodeHalf, door: Door, asked: ColumnRequest, kept: Records) -> FloatArray:
     """Through the node's door, and across an edge that lets nothing but releases pass."""
     name, mechanism = party(asked.place), node.mechanism
     assert mechanism is not None
     state = node.start()
     for number in range(asked.number):
-        earlier = door.release(number, name, mechanism, None)  # on the ledger: it is not drawn
+        earlier = door.ledger.released(Key(door.run, number, name))
+        if earlier is None:
+            raise InvalidInput(f"release {number} of {name} is not on this site's ledger any more")
         _, state = node.absorb(kept.broadcast(number)[COLUMN], earlier, state)
     contribution, _ = node.contribute(asked.column, state)
     released = door.release(asked.number, name, mechanism, contribution)

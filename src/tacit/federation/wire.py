@@ -32,7 +32,8 @@ def packed(description: Mapping[str, Any], arrays: Mapping[str, Array] | None = 
     from safetensors.numpy import save
 
     whole = {name: np.array(array, order="C") for name, array in (arrays or {}).items()}
-    return save(whole, metadata={"tacit": json.dumps(description, sort_keys=True)})
+    about = json.dumps(description, sort_keys=True, separators=(",", ":"))
+    return save(whole, metadata={"tacit": about})
 
 
 def unpacked(content: bytes, most: int = MOST) -> tuple[dict[str, Any], dict[str, Array]]:
