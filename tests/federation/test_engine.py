@@ -13,6 +13,7 @@ import pytest
 import tacit
 from tacit import Budget, folder
 from tacit.certificate.checks import checked
+from tacit.cli.loading import load_model
 from tacit.errors import InvalidInput
 from tacit.federation.coordinator import coordinate
 from tacit.privacy.ledger import Ledger
@@ -126,3 +127,8 @@ def test_networks_at_sites_learn_the_same_bits_as_one_process(
         _, own, _ = folder.read(home / "private")
         places = there.terms.places[name]
         assert np.array_equal(own["models"], here._models.models[places].numpy())
+        received = load_model(there.site(name).hand_outs.of(places[0]))  # as tacit predict reads it
+        rows, label = there.data.X[:5], there.terms.labels[places[0]]
+        np.testing.assert_array_equal(
+            received.predict(rows, [label] * 5), here.predict(rows, [label] * 5)
+        )
