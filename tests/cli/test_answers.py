@@ -106,8 +106,8 @@ def test_a_page_handed_out_after_other_runs_states_the_total(
     assert command(*fitted.fit("second", epsilon=2)).code == 0
     assert command("hand-out", fitted.path / "model", "--task", "s03", "--out", out).code == 0
     page = (out / "model.html").read_text()
-    assert "a factor e^3 = " in page
-    assert "a factor e^1 = " not in page
+    assert "a factor e<sup>3</sup> = " in page
+    assert "a factor e<sup>1</sup> = " not in page
     told = json.loads(command("verify", out / "model.html", "--json").out)
     assert told["says"].startswith("(3, 2e-05)-DP for")
     assert "all 2 recorded runs together" in told["says"]
