@@ -53,7 +53,7 @@ class Careless(PrivateLearner):
 
 
 def test_the_attack_finds_a_careless_estimator() -> None:
-    found = [call.problem() for call in islice(calls(random.Random(0), [Careless]), 200)]
+    found = [call.problem() for call in islice(calls(random.Random(0), [Careless]), 400)]
     told = " ".join(problem for problem in found if problem)
     assert "not finite" in told
     assert "raised TypeError" in told

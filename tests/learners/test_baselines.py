@@ -296,3 +296,13 @@ def test_the_twins_learn(data: Generated) -> None:
     constant = nmse(data.y_test, np.full_like(data.y_test, data.y.mean()))
     for learner in BASELINES:
         assert score(learner(), data) < 0.9 * constant
+
+
+def test_a_coupling_too_small_to_count_leaves_the_twin_where_it_was() -> None:
+    """At its level, that of W itself, rounding decides whether W(level) is smaller than W(0)."""
+    for seed in range(5):
+        data = related_tasks(4, 6, 3, rng=np.random.default_rng(seed))
+        given: dict[str, Any] = {"penalty": 1e-3, "fit_intercept": False}
+        fits = [TaskRelationship(coupling=each, **given) for each in (1e-31, 0.0)]
+        one, other = (fit.fit(data.X, data.y, task=data.task).coef_ for fit in fits)
+        np.testing.assert_allclose(one, other, atol=1e-6)

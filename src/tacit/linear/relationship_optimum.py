@@ -59,8 +59,8 @@ def related_optimum(problems: Problems, penalty: float, coupling: float) -> Rela
         return level - coupling / m * TraceNorm().value(found[:, :-1].T)
 
     top = coupling / m * TraceNorm().value(found[:, :-1].T)
-    if top > 0:
-        above(float(brentq(above, 0.0, top, xtol=1e-9 * top, rtol=1e-9)))
+    if top > 0:  # the root is at top at most; at twice that, rounding cannot hide the sign
+        above(float(brentq(above, 0.0, 2 * top, xtol=1e-9 * top, rtol=1e-9)))
     return Related(found, penalty, coupling)
 
 
