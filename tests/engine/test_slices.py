@@ -65,6 +65,14 @@ def test_slices_give_the_bits_of_all_at_once(
         asked_of.clear()
 
 
+@pytest.mark.usefixtures("known_noise")
+def test_slices_vote_on_private_ranges_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"budget": Budget(60.0), "ranges": "private"}
+    one = fitted(MeanRegularized, **asked)
+    monkeypatch.setattr(slices, "SLICE", 7)
+    require_same(fitted(MeanRegularized, **asked), one)
+
+
 def test_what_is_no_sum_over_tasks_is_asked_of_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE", 7)
     assert fitted(LowRank, covariance="tasks").coef_.shape == (10, 30)

@@ -205,9 +205,9 @@ class BoundsFirst:
     def absorb(self, step: Step, shared: Public, release: Release) -> Message:
         """The steps of the places, then the ranges, then what the learner makes of its own."""
         first, second = self.bounds.steps
-        if step is first:
+        if step.name == first.name:
             return {**shared, BOUNDS: release.map(won_spreads)}
-        if step is second:
+        if step.name == second.name:
             found = combined(
                 lambda total, steps: won_bounds(total, steps, self.n_tasks), release, shared[BOUNDS]
             )
@@ -232,9 +232,9 @@ class VotesFirst:
         """The state is the learner's participant and its own state."""
         known: Array = np.asarray(shared[BOUNDS].value)
         first, second = self.bounds.steps
-        if step is first:
+        if step.name == first.name:
             return spread_votes(self.home, self.bounds.columns), None
-        if step is second:
+        if step.name == second.name:
             return place_votes(self.home, self.bounds.columns, known), None
         learner, kept = state or (self.learner(bounded(self.home, known)), None)
         rows, kept = learner.contribute(step, without_bounds(shared), kept)
