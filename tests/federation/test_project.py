@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -64,6 +65,20 @@ def test_a_table_is_read_again_once_its_file_has_changed(study: Project) -> None
     table.write_text("\n".join([*lines, ",".join([clinic, "5.0", *cells])]) + "\n")
     after = np.concatenate([part.y for part in rows_of(table.parent, terms) if part is not None])
     assert np.isclose(after, 5 / 6).sum() == 1  # of ranges from -6 to 6
+
+
+def test_a_table_is_read_again_though_its_size_and_its_date_stayed(study: Project) -> None:
+    terms, table = Terms.read(study.coordinator), study.sites / "site-1" / "rows.csv"
+    rows_of(table.parent, terms)
+    text, date = table.read_text(), table.stat()
+    *lines, last = text.splitlines()
+    clinic, target, *cells = last.split(",")
+    five = "5.".ljust(len(target), "0")
+    table.write_text("\n".join([*lines, ",".join([clinic, five, *cells])]) + "\n")
+    os.utime(table, ns=(date.st_atime_ns, date.st_mtime_ns))
+    assert table.stat().st_size == date.st_size
+    after = np.concatenate([part.y for part in rows_of(table.parent, terms) if part is not None])
+    assert np.isclose(after, 5 / 6).sum() == 1
 
 
 def test_networks_are_described_in_the_config(study: Project) -> None:

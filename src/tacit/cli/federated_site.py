@@ -25,7 +25,7 @@ TABLES = ("rows.csv", "rows.parquet")
 def _state(file: Path) -> tuple[int, ...]:
     """By which a file that was written again is known."""
     found = file.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns  # nobody sets the last
 
 
 @lru_cache(maxsize=1)
