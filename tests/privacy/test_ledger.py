@@ -9,6 +9,7 @@ import pickle
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import _GeneratorContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -401,6 +402,54 @@ def test_a_mechanism_that_fails_has_spent_and_is_asked_again_for_free() -> None:
     ledger.release(Fake(Gaussian(0.1)), None, key=key(1))
     assert ledger.spent("a").mu_squared == pytest.approx(0.01)
     assert ledger.verify().ok
+
+
+def test_a_failure_that_cannot_be_charged_is_not_told(tmp_path: Path) -> None:
+    """Another process spends what was left while the mechanism runs."""
+    with Ledger(tmp_path / "ledger.sqlite", cap=Budget(1.0)) as ledger:
+        for run in ("ours", "theirs"):
+            ledger.open_run(run, ["a"], Budget(1.0), [Gaussian(0.25)])
+
+        class Failing(Fake):
+            def release(self, *_: Any) -> NDArray[np.float64]:
+                theirs = key(1, "theirs")
+                in_a_child(lambda: void(ledger.release(Fake(self.what), None, key=theirs)))
+                raise RuntimeError("a row of somebody")
+
+        with pytest.raises(BudgetExceeded) as refused:
+            ledger.release(Failing(Gaussian(0.25)), None, key=key(1, "ours"))
+        assert refused.value.__context__ is None
+        assert not ledger.spends("ours")
+
+
+def test_an_interrupt_just_before_the_commit_leaves_nothing_to_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even by the same process, whose connection reads what it has not committed."""
+    end = _GeneratorContextManager.__exit__
+
+    def interrupted(self: Any, *why: Any) -> Any:
+        if self.gen.__name__ == "transaction":
+            raise KeyboardInterrupt
+        return end(self, *why)
+
+    place = tmp_path / "ledger.sqlite"
+    with Ledger(place) as ledger:
+        ledger.open_run("run", ["a"], Budget(1.0), [Gaussian(0.1)])
+        with monkeypatch.context() as patched:
+            patched.setattr(_GeneratorContextManager, "__exit__", interrupted)
+            try:
+                ledger.release(Fake(Gaussian(0.1)), None, key=key(1))
+            except KeyboardInterrupt as error:
+                held = error  # with everything that it interrupted
+        assert held.__traceback__ is not None
+        assert ledger.released(key(1)) is None
+        seen = ledger.release(Fake(Gaussian(0.1)), None, key=key(1))
+        with Ledger(place, read_only=True) as others:
+            kept = others.released(key(1))
+        assert kept is not None
+        assert kept.value.tobytes() == seen.value.tobytes()
+        assert ledger.verify().ok
 
 
 def test_of_two_processes_on_one_key_the_first_result_stands(tmp_path: Path) -> None:

@@ -179,13 +179,15 @@ class Writing(Record):
 
     def _commit(self, callers: Sequence[Caller], first: Caller) -> None:
         """One transaction for all of them; should it fail, for none."""
+        transaction = self._store.transaction()
         try:
-            with self._store.transaction():
+            with transaction:
                 self._catch_up()
                 for caller in callers:
                     self._decide(caller)
                 self._keep_snapshot()
         except BaseException as error:
+            transaction.gen.close()  # interrupted before its end, it would go on, and be read from
             self._forget()
             for caller in callers:
                 caller.failed(error, own=caller is first)

@@ -187,13 +187,18 @@ class Ledger(Writing):
             found = self._before(asked)
         if isinstance(found, Release):
             return found
+        shares = None if np.all(run.shares == 1) else run.shares
         try:
-            shares = None if np.all(run.shares == 1) else run.shares
             value = np.asarray(mechanism.release(contributions, rng, shares))
-        except BaseException:
+        except BaseException as error:
+            failure = error
+        else:
+            return self._persist(asked, value)
+        try:  # not above, where a refusal to charge it would print what was not paid for
             self._transact(lambda: self._charged(asked))  # whoever sees it fail has seen something
-            raise
-        return self._persist(asked, value)
+            raise failure
+        finally:
+            del failure  # it holds this frame, and so the contributions
 
     def _before(self, asked: Asked) -> Release | Place | None:
         """What was released under the key, or where it was spent; else None: it can be paid."""
