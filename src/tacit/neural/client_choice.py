@@ -71,8 +71,9 @@ PACES = (1.0, 4.0, 16.0, 1 / 4, 1 / 16)
 TRIAL_STEPS = 30
 """Steps that each pace is tried for: enough to see that one is too long."""
 
-PLAINLY = 0.95
-"""Another pace than 1 must leave at most this share of the loss."""
+UNLEARNED = 1 / 3
+"""Of the loss at the start: who has less of it left at the pace of 1 keeps that pace. A faster one
+would fit the same rows sooner, and other rows worse."""
 
 PULL = 0.3
 """λ of what holds a shared model to w̃."""
@@ -152,20 +153,22 @@ def _classes(trainer: Trainer) -> int:
 
 
 def paced(trainer: Trainer, start: Tensor, coins: Coins) -> Trainer:
-    """The trainer, with each client at the pace that fits its own rows best from start (m, d) in
-    TRIAL_STEPS."""
+    """The trainer, with each client at the pace of 1 if it learns its own rows from start (m, d) in
+    TRIAL_STEPS, and else at the one that fits them best."""
     examples, work = trainer.examples, replace(trainer.work, steps=TRIAL_STEPS, pull=0.0)
     sizes = examples.sizes
     nth = np.arange(len(examples.X)) - np.repeat(examples.offsets[:-1], sizes)
     rows = _blocks(np.arange(len(nth)), examples.owners, nth, sizes, work.batch)
-    left = []
+    losses = []
     for pace in PACES:
         at_pace = replace(examples, paces=np.full(examples.clients, pace))
         tried = replace(trainer, work=work, examples=at_pace)
         models = finetuned(tried, start, start, "vanilla", coins)
-        left.append(losses_at(trainer, models, rows)[:, 0] / (1.0 if pace == 1.0 else PLAINLY))
-    best = np.where(np.isnan(left), np.inf, left).argmin(axis=0)
-    return replace(trainer, examples=replace(examples, paces=np.array(PACES)[best]))
+        losses.append(losses_at(trainer, models, rows)[:, 0])
+    left = np.where(np.isnan(losses), np.inf, losses)
+    learned = left[0] <= UNLEARNED * losses_at(trainer, start, rows)[:, 0]
+    paces = np.where(learned, 1.0, np.array(PACES)[left.argmin(axis=0)])
+    return replace(trainer, examples=replace(examples, paces=paces))
 
 
 def chosen_ways(losses: FloatArray, errors: FloatArray, sizes: IntArray, classes: int) -> IntArray:
