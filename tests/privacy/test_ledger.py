@@ -404,6 +404,22 @@ def test_a_mechanism_that_fails_has_spent_and_is_asked_again_for_free() -> None:
     assert ledger.verify().ok
 
 
+def test_a_mechanism_that_fails_again_forgets_nothing_of_what_others_spent() -> None:
+    class Failing(Fake):
+        def release(self, *_: Any) -> NDArray[np.float64]:
+            raise RuntimeError("lost")
+
+    ledger = opened([Gaussian(0.1)])
+    beside = ledger.beside(ledger.dataset)
+    beside.open_run("theirs", ["a"], Budget(1.0), [Gaussian(0.2)])
+    with pytest.raises(RuntimeError):
+        ledger.release(Failing(Gaussian(0.1)), None, key=key(1))
+    beside.release(Fake(Gaussian(0.2)), None, key=key(1, "theirs"))
+    with pytest.raises(RuntimeError):
+        ledger.release(Failing(Gaussian(0.1)), None, key=key(1))
+    assert ledger.spent("a").mu_squared == pytest.approx(0.05)
+
+
 def test_a_failure_that_cannot_be_charged_is_not_told(tmp_path: Path) -> None:
     """Another process spends what was left while the mechanism runs."""
     with Ledger(tmp_path / "ledger.sqlite", cap=Budget(1.0)) as ledger:

@@ -216,6 +216,7 @@ class Ledger(Writing):
         """
         found = self._output(asked.key, place)
         if found is None:
+            self._catch_up()  # what is folded anew counts as all there is
             self._fold = self._folded(self._fold.seq)
         row = self._store.row(place.spend)
         recorded = {} if row is None else read_entry(self._store, row).payload
