@@ -228,15 +228,19 @@ def transcript_features(model: MultiTaskEstimator) -> FloatArray:
 
 
 def transcript(pair: Pair, asked: Asked) -> AuditResult:
-    """A classifier on the transcript."""
+    """A classifier on the transcript, cut or filled up with zeros to the length of one run's: what
+    a run shares may be longer or shorter by what it released."""
     budget = Budget(asked.epsilon, asked.delta)
 
+    def seen(side: Side, seed: int) -> FloatArray:
+        run = pair.run or new_run()
+        return transcript_features(pair.fitted(side, budget, seed, Recorder(), run))
+
+    width = len(seen(0, 0))
+
     def draw(side: Side, rng: np.random.Generator, n: int) -> FloatArray:
-        models = (
-            pair.fitted(side, budget, int(seed), Recorder(), pair.run or new_run())
-            for seed in rng.integers(2**32, size=n)
-        )
-        return np.stack([transcript_features(model) for model in models])
+        found = [seen(side, int(seed))[:width] for seed in rng.integers(2**32, size=n)]
+        return np.stack([np.pad(each, (0, width - len(each))) for each in found])
 
     return asked.audit(
         draw,
