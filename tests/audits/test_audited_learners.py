@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import numpy as np
 import pytest
 
-from tacit.audits.cases import Settings
+from tacit.audits.cases import Asked, Settings
 from tacit.audits.linear_learners import ADAPTIVE, OPPOSITE, canary_tasks, learner_audits
-from tacit.audits.replays import Recorder, log_ratio, run_log_ratio, transcript_features
+from tacit.audits.replays import (
+    Recorder,
+    log_ratio,
+    run_log_ratio,
+    transcript,
+    transcript_features,
+)
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Gaussian, gaussian_mu
 from tacit.privacy.budget import Budget
@@ -31,6 +39,16 @@ def test_a_replay_returns_the_same_releases_and_spends_nothing() -> None:
         np.testing.assert_array_equal(one.value, other.value)
         np.testing.assert_array_equal(one.sent[:-1], other.sent[:-1])  # only the target differs
     np.testing.assert_array_equal(transcript_features(first), transcript_features(second))
+
+
+def test_transcripts_of_different_lengths_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run may share more or fewer numbers than another, by what it released."""
+    lengths = cycle([3, 5, 2])
+    monkeypatch.setattr(
+        "tacit.audits.replays.transcript_features", lambda _: np.ones(next(lengths))
+    )
+    result = transcript(OPPOSITE, Asked(8.0, 1e-5, 40, 0.975, 1, None))
+    assert not result.refuted
 
 
 def test_the_pair_turns_the_targets_pull_round() -> None:
