@@ -127,6 +127,22 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert again == run(replace(FIGURE), tmp_path / "afresh")
 
 
+def test_cells_of_another_machine_are_taken_and_told(tmp_path: Path) -> None:
+    run(FIGURE, tmp_path)
+    for file in sorted(tmp_path.iterdir())[:4]:
+        kept = json.loads(file.read_text())
+        file.write_text(json.dumps(kept | {"made": {"machine": "another, 16 cores"}}))
+    calls.clear()
+    found = run(FIGURE, tmp_path)
+    assert not calls
+    assert sorted(cells for _, cells in found.made) == [4, 14]
+    outcome = Reproduction.of(FIGURE, found, quick=False)
+    for told in (markdown([outcome]), page([outcome]).html()):
+        assert "machine another, 16 cores" in told
+        assert "4 cells (" in told
+        assert "14 cells (" in told
+
+
 def test_a_cell_half_written_is_measured_again(tmp_path: Path) -> None:
     whole = run(FIGURE, tmp_path)
     victim = sorted(tmp_path.iterdir())[0]
@@ -267,7 +283,9 @@ def test_every_number_is_in_the_csv_and_every_verdict_in_the_json(tmp_path: Path
     assert [v["said_by"] for v in result["verdicts"]] == ["the paper", "tacit"]
     kinds = {curve["curve"]: curve["guarantee"] for curve in result["curves"]}
     assert kinds["bad"] == "as published: guarantee refuted"
-    assert result["made"]["tacit"]
+    (made,) = result["made"]
+    assert made["tacit"]
+    assert made["cells"] == 18
     assert written["plot.svg"].count("<polyline") == 2
     assert "guarantee refuted" in written["plot.svg"]
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from tacit.arrays import FloatArray
 from tacit.engine import Message, Unprotected
+from tacit.errors import InvalidInput
 from tacit.neural import mixing
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples, batches
@@ -118,10 +119,10 @@ def gradient(t: Trainer, w: Tensor, rows: Any) -> Tensor:
 
 
 class Literal:
-    """Algorithm 1 of S2, line by line; |S_t| replaced by p·m, and the noise left out."""
+    """Algorithm 1 of S2, line by line, without its noise; line 8 divides by ``denominator``."""
 
-    def __init__(self, t: Trainer, gamma: float, share: float) -> None:
-        self.trainer, self.gamma, self.denominator = t, gamma, share * M
+    def __init__(self, t: Trainer, gamma: float, denominator: float) -> None:
+        self.trainer, self.gamma, self.denominator = t, gamma, denominator
         self.w = [t.stacked.start() for _ in range(M)]  # line 1
         self.centre = torch.stack(self.w).mean(0)
         self.norms: list[float] = []
@@ -145,11 +146,16 @@ class Literal:
         return w
 
 
-@pytest.mark.parametrize("sampler", [Everyone(), SecretCoins(0.5), Fixed(2)])
-def test_pmtl_is_algorithm_1(sampler: Sampler) -> None:
-    t, p = trainer(), plan(sampler, z=1.0)
+@pytest.mark.parametrize(
+    ("sampler", "printed"),
+    [(Everyone(), M), (SecretCoins(0.5), 0.5 * M), (Fixed(2), 2)],  # |S_t|, expected where drawn
+)
+@pytest.mark.parametrize("as_published", [True, False])
+def test_pmtl_is_algorithm_1(sampler: Sampler, printed: float, as_published: bool) -> None:
+    """As published line 8 divides by |S_t|; ours by m, so that w̃ is a mean of models."""
+    t, p = trainer(), plan(sampler, z=1.0, as_published=as_published)
     gamma = 0.25
-    run, literal = Run(p, t, gamma), Literal(t, gamma, sampler.share(M))
+    run, literal = Run(p, t, gamma), Literal(t, gamma, printed if as_published else M)
     for number in range(6):
         mine = COINS.of(number)
         cohort = sampler.cohort(M, mine.of("cohort").generator())
@@ -158,6 +164,31 @@ def test_pmtl_is_algorithm_1(sampler: Sampler) -> None:
         torch.testing.assert_close(run.centres[0], literal.centre, rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(run.models, torch.stack(literal.w), rtol=1e-9, atol=1e-9)
     assert min(literal.norms) < gamma < max(literal.norms)  # the clip was at work
+
+
+@pytest.mark.parametrize("sampler", [SecretCoins(0.5), Fixed(2)])
+def test_without_clip_the_centre_is_the_mean_of_all_models(sampler: Sampler) -> None:
+    """S2, line 1 and objective (2): w̃ = Σ_k w_k/m, whoever took part so far."""
+    run = Run(plan(sampler), trainer())
+    for _ in range(4):
+        run.played()
+        torch.testing.assert_close(run.centres[0], run.current.mean(0), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("sampler", [Everyone(), SecretCoins(0.5), Fixed(2)])
+def test_what_line_8_divides_by_changes_neither_release_nor_account(sampler: Sampler) -> None:
+    """The sum and its noise are the same, and so is ε; the noise of w̃ is the sum's over m."""
+    ours, printed = (plan(sampler, z=2.0, as_published=said) for said in (False, True))
+    assert ours.mechanism(0.3) == printed.mechanism(0.3)
+    S = np.ones(3)
+    step = {p: FederatedServer(p, 1, {})._moved(np.zeros((1, 3)), S) for p in (ours, printed)}
+    np.testing.assert_allclose(step[ours], S[None] / M)
+    np.testing.assert_allclose(step[printed], S[None] / (M * sampler.share(M)))
+
+
+def test_only_algorithm_1_can_be_as_published() -> None:
+    with pytest.raises(InvalidInput, match="method='mtl'"):
+        plan(method="fedavg", as_published=True)
 
 
 def test_without_pull_one_step_and_everybody_is_fedsgd() -> None:
@@ -237,7 +268,7 @@ def test_with_a_matrix_each_client_hears_its_own_row() -> None:
     clipped = torch.cat([part for part, _, _ in done.updates.clipped(0.3)])
     run.played()
     for j in range(M):
-        heard = sum(omega[j, k] * u for k, u in zip(done.cohort, clipped, strict=True)) / (3 / M)
+        heard = sum(omega[j, k] * u for k, u in zip(done.cohort, clipped, strict=True))
         torch.testing.assert_close(run.centres[j], t.stacked.start() + heard)
     again = run.worked()
     order = batches(t.examples, again.cohort, 3, 2, COINS.of(1))
@@ -263,13 +294,16 @@ class Nobody(SecretCoins):
         return np.zeros(0, dtype=np.int64)
 
 
-def test_a_round_in_which_nobody_is_sampled_moves_the_centre_by_noise_alone() -> None:
-    t, p = trainer(), plan(Nobody(0.2), z=1.0)
+@pytest.mark.parametrize(("as_published", "denominator"), [(False, M), (True, 0.2 * M)])
+def test_a_round_in_which_nobody_is_sampled_moves_the_centre_by_noise_alone(
+    as_published: bool, denominator: float
+) -> None:
+    t, p = trainer(), plan(Nobody(0.2), z=1.0, as_published=as_published)
     run = Run(p, t, release=simulated(np.random.default_rng(7)))
     centres, models = run.centres, run.current
     run.played()
     noise = np.random.default_rng(7).standard_normal(t.stacked.size)
-    np.testing.assert_allclose((run.centres - centres)[0].numpy(), noise / (0.2 * M), rtol=1e-9)
+    np.testing.assert_allclose((run.centres - centres)[0].numpy(), noise / denominator, rtol=1e-9)
     assert torch.equal(run.current, models)
 
 

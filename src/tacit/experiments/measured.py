@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.arrays import FloatArray
+from tacit.experiments.making import Made
 
 CONFIDENCE = 0.95
 
@@ -42,6 +43,7 @@ class Measured:
 
     rows: tuple[MeasuredPoint, ...]
     seconds: float = field(default=0.0, compare=False)  # of one core, for all of it
+    made: tuple[tuple[Made, int], ...] = field(default=(), compare=False)  # so many cells where
 
     @cached_property
     def panels(self) -> tuple[str, ...]:

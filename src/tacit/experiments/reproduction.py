@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
-import platform
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from tacit._version import __version__
 from tacit.experiments.declared import SAID_OF, Experiment, Judgement, Statement
 from tacit.experiments.measured import Measured
-
-VERSIONED = ("numpy", "scipy", "scikit-learn", "torch")
 
 
 @dataclass(frozen=True)
@@ -76,26 +69,8 @@ class Reproduction:
                 for panel in measured.panels
                 for curve in measured.curves(panel)
             ],
-            "made": made(),
+            "made": [{**made, "cells": cells} for made, cells in measured.made],
         }
-
-
-def made() -> dict[str, str]:
-    """When, on what machine and with which versions."""
-    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    machine = f"{system}, Python {platform.python_version()}"
-    today = datetime.now(UTC).date().isoformat()
-    return {"date": today, "machine": machine, "tacit": __version__} | _versions()
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # an extra that is not installed
-            continue
-    return found
 
 
 def _finite(value: float) -> float | None:

@@ -3,7 +3,9 @@
 A cell's result is kept under a key of everything it is a function of: what measures it, the cell,
 the repetition, the sources of the library (but for what only shows results) and the data files'
 digests. Whatever changes is measured again; an interrupted run loses the cells that were being
-measured; figures that show other panels of the same cells share them.
+measured; figures that show other panels of the same cells share them. The machine and the versions
+of other libraries are not in the key but in the file: cells that another machine kept may be put
+beside those of this one, and a page says how many come from where.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.resources import files
@@ -19,6 +22,7 @@ from typing import Any, NamedTuple
 
 from tacit.datasets.loaders import require_file
 from tacit.experiments.declared import Cell, Experiment, Point
+from tacit.experiments.making import Made, made
 from tacit.experiments.measured import Measured, MeasuredPoint
 from tacit.files import make, replace_file
 
@@ -27,10 +31,11 @@ Progress = Callable[[str, int, int], None]
 
 
 class Done(NamedTuple):
-    """What a cell found in a repetition, and the seconds of one core that it took."""
+    """What a cell found in a repetition, the seconds of one core that it took, and where."""
 
     points: list[Point]
     seconds: float
+    made: Made
 
 
 SHOWING = ("cli", "report")  # packages that no measurement depends on
@@ -62,7 +67,12 @@ def run(
         for point in found[i].points
         if not figure.panels or point.panel in figure.panels
     )
-    return Measured(points, sum(done.seconds for done in found.values()))
+    where = Counter(tuple(found[i].made.items()) for i in range(len(work)))
+    return Measured(
+        points,
+        sum(done.seconds for done in found.values()),
+        tuple((dict(items), count) for items, count in where.items()),
+    )
 
 
 def _measured(
@@ -81,7 +91,7 @@ def _one(
 ) -> tuple[int, Done]:
     start = time.process_time()
     points = [point._replace(y=float(point.y)) for point in measure(seed=seed, **cell)]
-    return i, Done(points, time.process_time() - start)
+    return i, Done(points, time.process_time() - start, made())
 
 
 def _key(figure: Experiment, cell: Cell, seed: int, digests: list[str]) -> str:
@@ -106,6 +116,7 @@ def _read(file: Path) -> Done | None:
     """What was kept; a file that was not written to its end is not there."""
     try:
         content: Any = json.loads(file.read_bytes())
-        return Done([Point(*values) for values in content["points"]], content["seconds"])
+        points = [Point(*values) for values in content["points"]]
+        return Done(points, content["seconds"], content["made"])
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -191,6 +191,7 @@ def _published(
         seed,
         watch,
         method=METHODS[method],
+        as_published=method == "MTL",
         sampling=sampler,
         rounds=rounds,
         pull=pull,

@@ -70,9 +70,10 @@ class FederatedMTL(NetworksInSilos):
     any that supported_modules.py does not refuse: no recurrent ones, no batch norm, no buffers.
     ``method="auto"``: FedAvg with everybody in every round, as many rounds and as far as noise
     leaves something to learn (round_schedule.py): perhaps none, which is a warning, and free.
-    ``"mtl"``: Algorithm 1 of S2; ``"fedavg"``, ``"fedprox"``. ``rounds``, ``clip_norm`` None: the
-    rule's, or 50 and 1 with another method. ``finetune="auto"``: each client takes home its own
-    model or the shared one, by its own rows (client_choice.py); ``private_home_`` says what for.
+    ``"mtl"``: Algorithm 1 of S2, whose line 8 divides by the cohort if ``as_published``, or by all
+    clients (pmtl.py); ``"fedavg"``, ``"fedprox"``. ``rounds``, ``clip_norm`` None: the rule's, or
+    50 and 1 with another method. ``finetune="auto"``: each client takes home its own model or the
+    shared one, by its own rows (client_choice.py); ``private_home_`` says what for.
     ``sampling="auto"`` with another method: ``SecretCoins`` of rate ``participation`` for
     zero-out budgets, everybody for replace (and without a budget): under replace the accounting of
     Poisson samples rests on an assumption (docs/privacy.md). ``relation``: None (one mean), a
@@ -87,6 +88,7 @@ class FederatedMTL(NetworksInSilos):
 
     model: nn.Module | None = field(default=None, kw_only=False)
     method: Method | Literal["auto"] = "auto"
+    as_published: bool = False
     loss: Literal["cross_entropy", "squared"] = "cross_entropy"
     budget: Budget | Mapping[Hashable, Budget] | None = None
     rounds: Count | None = None
@@ -236,7 +238,8 @@ class FederatedMTL(NetworksInSilos):
         planned = planned.chosen(self.rounds, self.clip_norm)
         planned.warn()
         sampler = chosen_sampler(self.sampling, share, self._one_budget)
-        plan = FederatedPlan(relation, sampler, clients, None, method, cooling=planned.cooling)
+        more: dict[str, Any] = {"cooling": planned.cooling, "as_published": self.as_published}
+        plan = FederatedPlan(relation, sampler, clients, None, method, **more)
         return plan, planned
 
     def _agreed(self, clients: int, stacked: Stacked) -> tuple[FederatedPlan, RoundSchedule]:

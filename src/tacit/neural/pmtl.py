@@ -22,7 +22,11 @@ trusted side, at whose home the clients are, draws them (``FederatedClients``).
 Differs from the paper in
     1. Cohorts are Poisson samples with secret coins, or charged as visible: fixed-size sampling is
        not amplified under joint DP (docs/privacy.md, E).
-    2. The denominator is p·m, fixed: |S_t| would tell who took part.
+    2. Line 8 divides by m where clients keep models: w̃ is their mean only if what q of them add to
+       the sum of all m is divided by m. Divided by |S_t| = q, as printed (``as_published``), w̃
+       without noise and clipping is w⁰ + (m/q)(w̄ − w⁰), every model is pulled away from w⁰, and
+       runs diverge (docs/federated.md). FedAvg's and FedProx's clients start from w̃: there the
+       mean over a cohort is right, its denominator p·m: |S_t| would tell who took part.
     3. Noise is added to the sum with σ = z·γ·reach (mixing.py, cohort.py); what one round costs
        is composed exactly by the ledger, not by Theorem 1's constants.
     4. γ may follow a private quantile of the update norms (adaptive clipping), or cool down by a
@@ -89,6 +93,17 @@ class FederatedPlan:
     method: Method = "mtl"
     adaptive: Adaptive | None = None
     cooling: float = 1.0  # γ of a round over γ of the round before, where nothing adapts it
+    as_published: bool = False  # line 8 divides by |S_t| (p·m) where clients keep models, too
+
+    def __post_init__(self) -> None:
+        if self.as_published and self.method != "mtl":
+            raise InvalidInput("as_published is of S2's Algorithm 1, method='mtl'")
+
+    @property
+    def averaged(self) -> float:
+        """Line 8 divides by this share of all clients: a public number, after the release, so that
+        ε is the same whatever it is."""
+        return self.sampler.share(self.clients) if self.method != "mtl" or self.as_published else 1
 
     def mechanism(self, clip_norm: float) -> CohortSum | PlainSum:
         """What a round goes through."""
@@ -163,7 +178,7 @@ class FederatedServer:
     def _moved(self, centres: Array, sums: FloatArray) -> Array:
         """(R, d); the sums may have the bits' after them."""
         flat = sums.ravel()[: centres.size].reshape(centres.shape)
-        steps = self.plan.mixing.broadcasts(flat, self.plan.sampler.share(self.plan.clients))
+        steps = self.plan.mixing.broadcasts(flat, self.plan.averaged)
         return np.asarray(centres + steps.astype(centres.dtype))
 
     def _next_clip(self, clip_norm: Array, sums: FloatArray) -> float:

@@ -11,7 +11,8 @@ from pathlib import Path
 from tacit._version import __version__
 from tacit.experiments.catalogue import PAPERS, every_figure
 from tacit.experiments.declared import Statement
-from tacit.experiments.reproduction import Reproduction, made
+from tacit.experiments.making import Made
+from tacit.experiments.reproduction import Reproduction
 from tacit.files import make, replace_file
 from tacit.report.html import Figure as Plot
 from tacit.report.html import HtmlTable, Page, Section, number, paragraph
@@ -51,7 +52,7 @@ def write_summary(outcomes: Sequence[Reproduction], out: Path) -> Path:
 
 def markdown(outcomes: Sequence[Reproduction]) -> str:
     """The same as text, for a site or a repository."""
-    parts = [f"# The papers, run again\n\n{LEAD}\n\n{_how(outcomes)}"]
+    parts, places = [f"# The papers, run again\n\n{LEAD}\n\n{_how(outcomes)}"], _places(outcomes)
     for outcome in outcomes:
         figure = outcome.figure
         said = "\n".join(
@@ -59,27 +60,57 @@ def markdown(outcomes: Sequence[Reproduction]) -> str:
             f"{claim.explained(finding)}".rstrip()
             for claim, finding in outcome.findings
         )
-        parts.append(f"## {figure.name}: {figure.title}\n\n{_about(outcome)}\n\n{said}")
+        parts.append(f"## {figure.name}: {figure.title}\n\n{_about(outcome, places)}\n\n{said}")
         if figure.drawn != "table":
             parts.append(f"![{figure.title}]({figure.name}/plot.svg)")
     return "\n\n".join(parts) + "\n"
 
 
 def _how(outcomes: Sequence[Reproduction]) -> str:
+    """How much was asked for, and where it was measured."""
     quick = any(outcome.quick for outcome in outcomes)
     how = "quick: fewer repetitions and smaller settings than the papers'" if quick else "full"
-    about = ", ".join(f"{name} {value}" for name, value in made().items())
-    return f"Run: {how}. Made: {about}."
+    places = _places(outcomes)
+    told = [", ".join(f"{name} {value}" for name, value in made.items()) for made in places]
+    if len(told) > 1:
+        told = [f"({number}) {each}" for number, each in enumerate(told, 1)]
+    return f"Run: {how}. Made: {'; '.join(told)}."
 
 
-def _about(outcome: Reproduction) -> str:
-    """What was measured, how often (and how often it is declared), and what it took."""
+def _places(outcomes: Sequence[Reproduction]) -> list[Made]:
+    """The machines and versions of all cells, each once."""
+    found: list[Made] = []
+    for outcome in outcomes:
+        found += [made for made, _ in outcome.measured.made if made not in found]
+    return found
+
+
+def _where(outcome: Reproduction, places: Sequence[Made]) -> str:
+    """Which of them measured this figure, if there are several; how many cells, if it was several.
+
+    >>> from types import SimpleNamespace as Some
+    >>> here, there = {"machine": "here"}, {"machine": "there"}
+    >>> _where(Some(measured=Some(made=((here, 3), (there, 1)))), [there, here])
+    ' Made: 1 cell (1), 3 cells (2).'
+    """
+    cells = {places.index(made) + 1: count for made, count in outcome.measured.made}
+    if len(places) < 2 or not cells:
+        return ""
+    if len(cells) == 1:
+        return f" Made: ({next(iter(cells))})."
+    counts = [f"{n} cell{'s' * (n > 1)} ({place})" for place, n in sorted(cells.items())]
+    return f" Made: {', '.join(counts)}."
+
+
+def _about(outcome: Reproduction, places: Sequence[Made]) -> str:
+    """What was measured, how often (and how often it is declared), what it took, and where."""
     count, declared = outcome.repetitions, every_figure().get(outcome.figure.name)
     often = "One repetition" if count == 1 else f"{count} repetitions"
     if declared and not outcome.quick and count < declared.repetitions:
         often = f"{count} of {declared.repetitions} repetitions"
     seconds = math.ceil(outcome.measured.seconds)
-    return f"{outcome.figure.shows} {often}; {seconds} s of one core."
+    where = _where(outcome, places)
+    return f"{outcome.figure.shows} {often}; {seconds} s of one core.{where}"
 
 
 def _by(claim: Statement) -> str:
@@ -91,7 +122,8 @@ def page(outcomes: Sequence[Reproduction]) -> Page:
     said = (paragraph(_how(outcomes)), _summary(outcomes))
     summary = Section("summary", "What holds", said)
     title = outcomes[0].figure.title if len(outcomes) == 1 else "The papers, run again"
-    sections = (summary, *map(_section, outcomes))
+    places = _places(outcomes)
+    sections = (summary, *(_section(outcome, places) for outcome in outcomes))
     return Page(title, "tacit reproduce", LEAD, sections, __version__)
 
 
@@ -106,11 +138,11 @@ def _summary(outcomes: Iterable[Reproduction]) -> HtmlTable:
     )
 
 
-def _section(outcome: Reproduction) -> Section:
+def _section(outcome: Reproduction, places: Sequence[Made]) -> Section:
     figure = outcome.figure
     paper = PAPERS[figure.name[:2]]
     parts: list[str | HtmlTable | Plot] = [
-        paragraph(f"{paper}. {_about(outcome)}"),
+        paragraph(f"{paper}. {_about(outcome, places)}"),
         _verdicts(outcome),
     ]
     plots = _plots(outcome)

@@ -45,7 +45,8 @@ CLIP = 0.5
 """C, where nobody chose one: a row that is fitted well counts less than others (measured: from .1
 to 2 it hardly matters)."""
 
-MEANINGLESS = ("adaptive_clip", "relation", "noise_multiplier", "checkpoint", "local_steps")
+MEANINGLESS = ("adaptive_clip", "relation", "noise_multiplier", "checkpoint", "local_steps",
+               "as_published")  # fmt: skip
 """Parameters of rounds among tasks: each step of a silo is a release, its noise follows from its
 budget, and the ledger holds what a run needs to go on."""
 
