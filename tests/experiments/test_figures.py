@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.arrays import FloatArray
-from tacit.experiments import s1_pictures
+from tacit.experiments import running, s1_pictures
 from tacit.experiments.catalogue import every_figure
 from tacit.experiments.comparisons import stays
 from tacit.experiments.measured import Measured, MeasuredPoint
@@ -63,6 +63,19 @@ def test_figure_5_runs_algorithm_2_with_acceleration(monkeypatch: pytest.MonkeyP
         size = np.abs(other).max()
         np.testing.assert_allclose(one["covariance"] / size, other / size, rtol=0, atol=1e-10)
     assert len(ratios) == 4
+
+
+def test_what_declares_and_judges_figures_measures_nothing() -> None:
+    """So its sources need not be among those that a kept cell is a function of."""
+    for figure in every_figure().values():
+        package, _, module = figure.measure.__module__.rpartition(".")
+        assert package == "tacit.experiments"
+        assert module not in running.JUDGING
+    folder = Path(running.__file__).parent
+    assert all((folder / f"{name}.py").is_file() for name in running.JUDGING)
+    measuring = [file for file in folder.glob("*.py") if file.stem not in running.JUDGING]
+    for name in {*running.JUDGING} - {"comparisons"}:  # its checks stand beside S1's pictures
+        assert not any(f"tacit.experiments.{name} import" in f.read_text() for f in measuring)
 
 
 @pytest.mark.parametrize("name", every_figure())

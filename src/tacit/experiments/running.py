@@ -1,11 +1,11 @@
 """Runs a figure: its cells in parallel, each kept as it is done, so that a second run goes on.
 
 A cell's result is kept under a key of everything it is a function of: what measures it, the cell,
-the repetition, the sources of the library (but for what only shows results) and the data files'
-digests. Whatever changes is measured again; an interrupted run loses the cells that were being
-measured; figures that show other panels of the same cells share them. The machine and the versions
-of other libraries are not in the key but in the file: cells that another machine kept may be put
-beside those of this one, and a page says how many come from where.
+the repetition, the sources of the library (but for what only shows or judges results) and the data
+files' digests. Whatever changes is measured again; an interrupted run loses the cells that were
+being measured; figures that show other panels of the same cells share them. The machine and the
+versions of other libraries are not in the key but in the file: cells that another machine kept may
+be put beside those of this one, and a page says how many come from where.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ class Done(NamedTuple):
 
 
 SHOWING = ("cli", "report")  # packages that no measurement depends on
+JUDGING = ("catalogue", "comparisons", "reproduction", "s1", "s2", "s3", "s4")
+"""Modules beside this one that declare figures and judge them, and measure nothing: what they ask
+for is in a cell. A claim may be added to what was measured before."""
 
 
 def run(
@@ -103,11 +106,12 @@ def _key(figure: Experiment, cell: Cell, seed: int, digests: list[str]) -> str:
 
 @cache
 def _sources() -> str:
-    """A digest of the library, without what only shows results."""
+    """A digest of the library, without what only shows or judges results."""
     package = Path(str(files("tacit")))
+    judging = [package / "experiments" / f"{name}.py" for name in JUDGING]
     found = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
-        if file.relative_to(package).parts[0] not in SHOWING:
+        if file.relative_to(package).parts[0] not in SHOWING and file not in judging:
             found.update(file.read_bytes())
     return found.hexdigest()
 

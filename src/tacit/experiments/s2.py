@@ -7,13 +7,13 @@ and settings. Here: MNIST by writer, FEMNIST's test part, and a linear classifie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from tacit.experiments.comparisons import above, falls, ours_no_worse, rises, verdict
-from tacit.experiments.declared import Experiment, Judgement, Kind, Point, Statement
+from tacit.experiments.declared import Experiment, Judgement, Kind, Statement
 from tacit.experiments.measured import Measured
+from tacit.experiments.s2_measures import accuracy_by_epsilon, by_round, finetuned_accuracy
 
 MTL, AVERAGED, PROXIMAL, OURS, ALONE = "MTL", "FedAvg", "FedProx", "tacit", "single-task"
 DATA = ("MNIST by writer", "FEMNIST, test part")
@@ -29,27 +29,6 @@ CURVES: Final[dict[str, Kind]] = {
     f"{AVERAGED}, no privacy": "open",
     ALONE: "alone",
 }
-
-
-def accuracy_by_epsilon(seed: int, **cell: Any) -> Iterator[Point]:
-    """Needs PyTorch, so it comes when it is asked for."""
-    from tacit.experiments import s2_networks
-
-    return s2_networks.accuracy_by_epsilon(seed, **cell)
-
-
-def finetuned_accuracy(seed: int, **cell: Any) -> Iterator[Point]:
-    """Needs PyTorch."""
-    from tacit.experiments import s2_networks
-
-    return s2_networks.finetuned_accuracy(seed, **cell)
-
-
-def by_round(seed: int, **cell: Any) -> Iterator[Point]:
-    """Needs PyTorch."""
-    from tacit.experiments import s2_networks
-
-    return s2_networks.by_round(seed, **cell)
 
 
 def _global_ahead(measured: Measured) -> Judgement:

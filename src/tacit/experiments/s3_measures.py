@@ -23,7 +23,7 @@ from tacit.learners.single_task import SingleTask
 from tacit.linear.losses import LossName
 from tacit.privacy.budget import Budget
 
-OBJECTIVE = "objective"
+OBJECTIVE, RANK = "objective", "rank of P"
 TASKS = tuple(f"task {t}" for t in range(1, 6))
 TRAINED = 0.3  # of the rows of each task
 DELTA = 1e-5
@@ -50,7 +50,7 @@ def trajectory(
     threshold: float,
     epsilons: tuple[float, float] | None = None,
 ) -> Iterator[Point]:
-    """Objective of Eq. (1) and test errors of the first five tasks, by iteration."""
+    """Objective of Eq. (1), rank of P and test errors of the first five tasks, by iteration."""
     tasks = _tasks(data, loss, seed)
     if learner == "single-task":
         yield from _levels(tasks, loss, learner, SingleTask(loss=loss, fit_intercept=False))
@@ -96,6 +96,7 @@ def _published(
     predicted = model.staged_predict(tasks.test.X, tasks.test.task)
     for line, answers in zip(model.private_history_, predicted, strict=True):
         yield Point(curve, float(line["iteration"]), line["objective"], OBJECTIVE)
+        yield Point(curve, float(line["iteration"]), float(line["rank"]), RANK)
         yield from _errors(curve, line["iteration"], answers, tasks, loss)
 
 

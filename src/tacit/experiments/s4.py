@@ -8,7 +8,6 @@ Quick runs take 80 epochs or fewer of the 2,000, at ten times the rate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from tacit.experiments.comparisons import (
     rivals,
     verdict,
 )
-from tacit.experiments.declared import Experiment, Judgement, Kind, Point, Statement
+from tacit.experiments.declared import Experiment, Judgement, Kind, Statement
 from tacit.experiments.measured import Measured
 from tacit.experiments.s4_measures import (
     AGNOSTIC,
@@ -35,8 +34,9 @@ from tacit.experiments.s4_measures import (
     mean_wage,
     power_by_hour,
     power_loss,
-    power_time,
     theoretical,
+    trained_loss,
+    training_time,
 )
 
 EXACT = "exact rows"
@@ -58,22 +58,6 @@ BEATS_BOTH = (
     Statement("Task-aware outperforms privacy-agnostic at every ε.", below(AWARE, BLIND)),
     ours_no_worse([(OURS, AWARE)]),
 )
-
-
-def trained_loss(seed: int, **cell: Any) -> Iterator[Point]:
-    """Needs PyTorch, so it comes when it is asked for."""
-    from tacit.experiments.s4_networks import task_loss
-
-    return task_loss(seed, **cell)
-
-
-def training_time(seed: int, case: str, **cell: Any) -> Iterator[Point]:
-    """Seconds of training, which no verdict rests on; the closed forms need no PyTorch."""
-    if case == "household-power":
-        return power_time(seed)
-    from tacit.experiments.s4_networks import timed
-
-    return timed(seed, case, **cell)
 
 
 def _networks(case: str, methods: tuple[str, ...] = METHODS, **more: Any) -> Grids:

@@ -122,3 +122,22 @@ def _encoder(method: Method, epsilon: float, seed: int) -> TaskAwareEncoder:
         as_published=True,
         **common,
     )
+
+
+# --- Figures 5 to 8: encoders that are trained ----------------------------------------------------
+
+
+def trained_loss(seed: int, **cell: Any) -> Iterator[Point]:
+    """Needs PyTorch, so it comes when it is asked for."""
+    from tacit.experiments.s4_networks import task_loss
+
+    return task_loss(seed, **cell)
+
+
+def training_time(seed: int, case: str, **cell: Any) -> Iterator[Point]:
+    """Seconds of training, which no verdict rests on; the closed forms need no PyTorch."""
+    if case == "household-power":
+        return power_time(seed)
+    from tacit.experiments.s4_networks import timed
+
+    return timed(seed, case, **cell)

@@ -17,7 +17,7 @@ from tacit.datasets import load_mnist_by_writer, load_real_estate
 from tacit.encoders.neural import TaskAwareEncoder
 from tacit.encoders.neural.task import LOSSES, TaskLoss
 from tacit.experiments.declared import Point
-from tacit.experiments.s4_measures import Method
+from tacit.experiments.s4_measures import AWARE, Method
 from tacit.privacy.budget import Budget
 
 REPORTS = 20_000  # on the test rows together
@@ -61,7 +61,7 @@ def task_loss(
 ) -> Iterator[Point]:
     """E l(f(x̂), y) on the test rows, over the noise of many reports."""
     split = _split(CASES[case], rows, seed)
-    curve = f"Z = {dimensions}" if by_width else method
+    curve = _named(method, dimensions) if by_width else method
     if method == "exact rows":
         yield Point(curve, None, _loss(split, split.X_test))
         return
@@ -72,6 +72,11 @@ def task_loss(
         for _ in range(repeats)
     ]
     yield Point(curve, 1 / epsilon, float(np.mean(losses)))
+
+
+def _named(method: Method | Literal["exact rows"], dimensions: int) -> str:
+    """By Z; nobody is named where it is the task-aware encoder."""
+    return f"Z = {dimensions}" if method == AWARE else f"{method}, Z = {dimensions}"
 
 
 def timed(seed: int, case: str, method: Method, epochs: int, rate: float) -> Iterator[Point]:
