@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -668,3 +669,40 @@ def test_without_the_rule_a_bad_row_is_still_an_error() -> None:
     schema = as_schema({"age": (0, 1), "smokes": Column(0, 1, missing="drop")}, ["age", "smokes"])
     with pytest.raises(MissingValues, match="column 'age' has 1 missing"):
         TaskSet.from_arrays([[None, None], [0, 0]], [0, 1], schema=schema)
+
+
+# --- one task's cell and the others' ------------------------------------------------------------
+
+ODD_CELLS = [
+    pytest.param(("1", "2"), [1, 2, 1, 1], True, id="a truth value beside numbers"),
+    pytest.param(("1", "2"), [1, 2, 1, 1], Fraction(1), id="what only equals a number"),
+    pytest.param(("false", "true"), [True, False, True, True], 2, id="a number beside truth values"),
+    pytest.param((2**53, 2**53 + 1), [2**53 + 1, 2**53, 2**53, 2**53], 0.5, id="a fraction"),
+    pytest.param((2**53, 2**53 + 1), [2**53 + 1, 2**53, 2**53, 2**53], -(2**64), id="a huge one"),
+]
+
+
+@pytest.mark.parametrize("given", [list, "frame", "target"])
+@pytest.mark.parametrize(("categories", "others", "odd"), ODD_CELLS)
+def test_an_odd_cell_of_one_task_changes_no_other_task_s_rows(
+    categories: tuple[Any, ...], others: list[Any], odd: Any, given: Any
+) -> None:
+    """True == 1 in Python, and whichever came first stood for both; numpy writes a list's True
+    beside 2 as 1. Everybody's rows were dropped for one cell."""
+    declared = Column(categories=categories, missing="drop")
+    names, zeros = ["a", "b", "b", "c", "c"], [0.0] * 5
+
+    def rows_of_others(first: Any) -> Any:
+        cells = [first, *others]
+        if given == "target":
+            schema = as_schema({"target": declared}, ["x0"])
+            tasks = TaskSet.from_arrays(np.zeros((5, 1)), cells, names, schema=schema)
+            return [tasks.task(i)[1].tolist() for i in (1, 2)]
+        X = [[cell] for cell in cells]
+        table = X if given is list else pd.DataFrame({"x0": pd.Series(cells, dtype=object)})
+        schema = as_schema({"x0": declared, "target": (0, 1)}, ["x0"])
+        tasks = TaskSet.from_arrays(table, zeros, names, schema=schema)
+        return [tasks.task(i)[0].tolist() for i in (1, 2)]
+
+    assert rows_of_others(odd) == rows_of_others(others[0])
+    assert list(map(len, rows_of_others(odd))) == [2, 2]

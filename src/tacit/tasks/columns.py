@@ -21,7 +21,7 @@ import numpy as np
 from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, MissingValues
 from tacit.json_converter import fields_to_json
-from tacit.tasks.labels import category, distinct, listed, missing_mask, require_declared
+from tacit.tasks.labels import category, distinct_cells, listed, missing_mask, require_declared
 from tacit.tasks.tables import as_numbers, readable_numbers, require_finite
 
 _MISSING = -2  # the position of a missing value; -1 is an undeclared one
@@ -153,11 +153,12 @@ class Column:
 def _category_positions(values: Array, categories: Sequence[Hashable], name: str) -> Array:
     """The position of each row's category (N,); -1 if it is not declared, or _MISSING.
 
-    Each cell is read by itself: one "n/a" makes a column of numbers text, and "1" is still 1.
+    Each cell is read by itself: one "n/a" makes a column of numbers text, and "1" is still 1; one
+    True beside numbers makes no 1 true.
     """
     found = np.full(len(values), _MISSING, dtype=np.int64)
     present = ~missing_mask(values)
-    cells, codes = distinct(values[present], f"column {name!r}")
+    cells, codes = distinct_cells(values[present], f"column {name!r}")
     lookup = {known: position for position, known in enumerate(categories)}
     meant = [lookup.get(category(cell, categories), -1) for cell in cells]
     found[present] = np.array(meant, dtype=np.int64)[codes]

@@ -209,6 +209,23 @@ def distinct(values: Array, name: str) -> tuple[tuple[Hashable, ...], IntArray]:
         raise InvalidInput(f"{name} holds a tuple that nests too deep to be compared") from None
 
 
+def distinct_cells(values: Array, name: str) -> tuple[tuple[Hashable, ...], IntArray]:
+    """As ``distinct``, for cells: True, 1 and 1.0 are one label in Python, and three cells. Whichever
+    of them came first would stand for all, and so say how other tasks' cells are read.
+
+    >>> distinct_cells(np.array([True, 1, "a"], dtype=object), "plan")
+    ((True, 1, 'a'), array([0, 1, 2]))
+    """
+    if values.dtype.kind != "O":
+        return distinct(values, name)
+    items = python_values(values)
+    _unique(items, name)  # refuses what cannot be compared
+    kinds = [(type(item), item) for item in items]
+    place = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
+    cells = tuple(item for _, item in place)
+    return cells, np.fromiter(map(place.__getitem__, kinds), np.int64, len(kinds))
+
+
 def positions(values: Array, known: Sequence[Hashable], name: str) -> IntArray:
     """For each row the position of its label in `known`, -1 if it is not there. (N,)
 
@@ -307,6 +324,8 @@ def category(cell: Hashable, categories: Sequence[Hashable]) -> Hashable:
         return cell
     if isinstance(cell, str):
         return next((known for known in categories if _value(cell) == known), cell)
+    if isinstance(cell, tuple):  # (1,) is (True,) in Python, and another text
+        return cell
     try:
         text = canonical_label(cell)
     except InvalidInput:  # a missing cell, or a type that no category has

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -239,14 +240,14 @@ def _matrix_table(matrix: Array) -> Table:
 
 def _as_matrix(X: object) -> Array:
     matrix = _plain_array(_dense(X), "X")
-    if matrix.dtype.kind in "US" and isinstance(X, list | tuple):
-        matrix = np.array(X, dtype=object)  # numbers next to text stay numbers
     if matrix.ndim != 2:
         raise InvalidInput(
             f"Expected 2D array X (rows, features), got {matrix.ndim}D with shape {matrix.shape}. "
             "Reshape your data: X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row"
         )
     _require_size(matrix.shape)
+    if isinstance(X, list | tuple) and not _keeps_cells(chain.from_iterable(X), matrix):
+        matrix = np.array(X, dtype=object)
     return matrix
 
 
@@ -282,8 +283,17 @@ def _list_vector(values: Sequence[object]) -> Array:
         vector = np.asarray(values)
     except (TypeError, ValueError):  # ragged: labels may be tuples
         return np.fromiter(values, object, len(values))
-    plain = vector.ndim == 1 and vector.dtype.kind in NUMERIC
+    plain = vector.ndim == 1 and vector.dtype.kind in NUMERIC and _keeps_cells(values, vector)
     return vector if plain else np.fromiter(values, object, len(values))
+
+
+def _keeps_cells(cells: Iterable[object], array: Array) -> bool:
+    """Whether numpy took a list's cells as they are. Beside text it would write numbers as text,
+    beside a number truth values as 0 and 1, beside 0.5 or -1 integers of 16 digits and more as
+    others: one cell would say how all others are read."""
+    kinds = {*map(type, cells)}
+    rounded = array.dtype.kind == "f" and int in kinds
+    return array.dtype.kind not in "US" and len(kinds) <= 1 and not rounded
 
 
 def _require_size(shape: tuple[int, ...]) -> None:
