@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +68,35 @@ def test_several_figures_are_one_page_with_the_repetitions_asked_for(
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert page.count("\n## ") == 2
     assert "2 repetitions;" in page
+
+
+def test_what_is_missing_is_told_before_anything_is_measured(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    done = command("reproduce", "S4-fig3", "S4-fig4a", "--quick", "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "household_power_daily_hourly.npz" in done.err
+    assert not done.out
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_jobs_are_interrupted_without_a_word_of_theirs(tmp_path: Path) -> None:
+    """As Ctrl-C does it: every process of the group is told."""
+    words = ["reproduce", "S1-fig4", "--quick", "--jobs", "2", "--out", str(tmp_path)]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "tacit.cli", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while not (tmp_path / "kept").exists():
+        time.sleep(0.01)
+    for _ in range(20):  # workers are being started: a moment in which nobody listens
+        time.sleep(0.5)
+        os.killpg(run.pid, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            _, told = run.communicate(timeout=10)
+            break
+    assert run.returncode == 130
+    assert "Traceback" not in told

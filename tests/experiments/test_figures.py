@@ -133,6 +133,47 @@ def test_a_gap_is_wider_only_if_it_is_one() -> None:
     assert gaps(0.05, 0.1) == gaps(-0.1, -0.2) == "does not hold here"
 
 
+def test_the_gap_at_small_epsilon_is_held_against_that_without_privacy() -> None:
+    check = claim("S2-fig3", "further ahead")
+
+    def told(small: float, without: float) -> str:
+        values = {"MTL": {0.1: 0.5 + small, 4.0: 0.0}, "FedAvg": {0.1: 0.5, 4.0: 0.9}}
+        level = {"MTL, no privacy": {None: 0.8 + without}, "FedAvg, no privacy": {None: 0.8}}
+        return str(check(made(values | level, "MNIST by writer")).verdict)
+
+    assert told(0.2, 0.1) == "holds"
+    assert told(0.05, 0.1) == told(-0.1, -0.2) == "does not hold here"
+
+
+def test_the_rank_of_p_is_3_at_more_than_half_of_the_iterations() -> None:
+    check = claim("S3-fig2c", "rank of P")
+
+    def told(ranks: list[float]) -> str:
+        curves = ["no noise", *(f"as published, ε = {e}" for e in ("0.3", "1", "10"))]
+        values = {curve: {float(i): r for i, r in enumerate(ranks)} for curve in curves}
+        return str(check(made(values, "rank of P")).verdict)
+
+    assert told([0.0, 3.0, 3.0]) == "holds"
+    assert told([3.0, 28.0, 28.0]) == "does not hold here"
+
+
+def test_settings_are_compared_at_the_least_ratio() -> None:
+    check = claim("S4-fig3", "settings 2 and 3")
+
+    def told(gains: list[float]) -> str:
+        rows = [
+            made(
+                {"task-aware": {0.1: 1 - gain, 1.0: 1.0}, "privacy-agnostic": {0.1: 1.0, 1.0: 1.0}},
+                f"setting {i}",
+            ).rows
+            for i, gain in enumerate(gains, 1)
+        ]
+        return str(check(Measured(sum(rows, ()))).verdict)
+
+    assert told([0.1, 0.2, 0.3]) == "holds"
+    assert told([0.25, 0.2, 0.3]) == "holds in part"
+
+
 def test_an_error_is_bearable_within_twice_that_of_the_largest_epsilon() -> None:
     check = claim("S3-fig5", "dramatically")
 

@@ -18,9 +18,14 @@ from tacit.experiments import running
 from tacit.experiments.catalogue import chosen, every_figure
 from tacit.experiments.comparisons import (
     above,
+    alike,
     below,
+    dips_at,
+    exceeds,
     falls,
     gains,
+    leads_most_at_first,
+    mostly_below,
     ours_no_worse,
     ours_no_worse_in_the_end,
     rises,
@@ -229,6 +234,16 @@ def curves(**values: list[float]) -> Measured:
         (falls("a"), {"a": [3, 1, 2]}, "holds in part"),
         (falls("a"), {"a": [1, 2, 3]}, "does not hold here"),
         (rises("a"), {"a": [1, 2, 3]}, "holds"),
+        (mostly_below("a", "b"), {"a": [1, 1, 1, 3], "b": [2, 2, 2, 2]}, "holds"),
+        (mostly_below("a", "b"), {"a": [1, 3], "b": [2, 2]}, "holds in part"),
+        (mostly_below("a", "b"), {"a": [3, 3], "b": [2, 2]}, "does not hold here"),
+        (exceeds("a", 1.5), {"a": [2, 3]}, "holds"),
+        (exceeds("a", 1.5), {"a": [1, 3]}, "holds in part"),
+        (leads_most_at_first("a", "b"), {"a": [1, 9, 2], "b": [3, 3, 3]}, "holds"),
+        (leads_most_at_first("a", "b"), {"a": [2, 0, 1], "b": [3, 3, 3]}, "does not hold here"),
+        (dips_at("a", lambda x: x == 1), {"a": [2, 1, 2, 3]}, "holds"),
+        (dips_at("a", lambda x: x == 0), {"a": [1, 2, 3, 4]}, "does not hold here"),
+        (dips_at("a", lambda x: x == 2), {"a": [2, 1, 2, 3]}, "does not hold here"),
         (gains("a", "b", 0.5, at=1.0), {"a": [9, 1], "b": [1, 2]}, "holds"),
         (gains("a", "b", 0.8, at=1.0), {"a": [9, 1], "b": [1, 2]}, "holds in part"),
         (gains("a", "b", 0.1, at=0.0), {"a": [9, 1], "b": [1, 2]}, "does not hold here"),
@@ -238,6 +253,20 @@ def test_a_check_says_what_the_numbers_say(
     check: Any, values: dict[str, list[float]], expected: str
 ) -> None:
     assert check(curves(**values)).verdict == expected
+
+
+def test_panels_are_alike_within_a_tenth_at_every_x() -> None:
+    def told(second: float) -> str:
+        rows = [
+            MeasuredPoint(panel, curve, x, 0, y)
+            for panel, ratio in {"30%": 1.0, "90%": second}.items()
+            for x in (0.1, 1.0)
+            for curve, y in {"a": ratio * (1 + x), "b": 1 + x}.items()
+        ]
+        return alike("a", "b")(Measured(tuple(rows))).verdict
+
+    assert told(1.09) == told(0.95) == "holds"
+    assert told(1.2) == "does not hold here"
 
 
 def test_ours_may_tie_but_not_lose() -> None:
@@ -255,6 +284,7 @@ def test_where_x_is_time_ours_is_held_against_the_end_in_the_mean_over_tasks() -
         for curve, end in zip(("a", "b"), ends, strict=True)
         for x, y in ((0.0, 9.0 if curve == "a" else 0.1), (1.0, end))
     ]
+    rows.append(MeasuredPoint("rank", "b", 0.0, 0, 100.0))  # of one of them alone
     found = ours_no_worse_in_the_end([("a", "b")]).check(Measured(tuple(rows)))
     assert found.verdict == "holds"
     assert found.size == pytest.approx(4 / 6)

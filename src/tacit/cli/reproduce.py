@@ -38,6 +38,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run figures and tables of the papers again; what is done is kept, a second run goes on."""
+    from tacit.datasets.loaders import require_file
     from tacit.errors import InvalidInput
     from tacit.experiments.catalogue import chosen, every_figure
 
@@ -47,7 +48,10 @@ def reproduce(
         _print_list(list(every_figure().values()), as_json)
         return
     outcomes = []
-    for figure in {figure.name: figure for name in names for figure in chosen(name)}.values():
+    figures = {figure.name: figure for name in names for figure in chosen(name)}
+    for file in dict.fromkeys(file for figure in figures.values() for file in figure.files):
+        require_file(file)  # what is missing is told before hours have gone by
+    for figure in figures.values():
         asked = figure if repetitions is None else figure.repeated(repetitions)
         outcome = _run(asked, out, quick=quick, jobs=jobs)
         outcomes.append(outcome)

@@ -39,6 +39,19 @@ def below(
     return _compared(first, second, lambda ratio: ratio < 1, panel, at)
 
 
+def mostly_below(first: str, second: str) -> Check:
+    """Below it at three quarters of the x that both have, or at more."""
+
+    def check(measured: Measured) -> Judgement:
+        found = below(first, second)(measured)
+        places = _shared(measured, first, second, None, ())
+        good = [_ratio(measured, first, second, place) < 1 for place in places]
+        told: Verdict = "holds" if np.mean(good) >= 0.75 else verdict(good)
+        return Judgement(told, found.size, f"{sum(good)} of {len(good)}; {found.numbers}")
+
+    return check
+
+
 def above(
     first: str, second: str, *, panel: str | None = None, at: Sequence[float | str] = ()
 ) -> Check:
@@ -55,6 +68,48 @@ def rivals(
 ) -> Check:
     """The two differ by at most a tenth of the second."""
     return _compared(first, second, lambda ratio: abs(ratio - 1) <= 0.1, panel, at)
+
+
+def exceeds(curve: str, level: float) -> Check:
+    """The mean is above a number that the paper gives, at every x."""
+
+    def check(measured: Measured) -> Judgement:
+        found = [m.mean for p in _panels(measured, curve) for m in measured.means(curve, p)]
+        said = f"{curve} from {min(found):.4g} to {max(found):.4g}"
+        return Judgement(verdict([mean > level for mean in found]), min(found), said)
+
+    return check
+
+
+def leads_most_at_first(first: str, second: str) -> Check:
+    """In every panel first/second is smaller at the least x than at the largest."""
+
+    def check(measured: Measured) -> Judgement:
+        ends = []
+        for panel in _panels(measured, first, second):
+            places = _shared(measured, first, second, panel, ())
+            ends.append([_ratio(measured, first, second, p) for p in (places[0], places[-1])])
+        said = "; ".join(f"{a:.3g} at the least, {b:.3g} at the largest" for a, b in ends)
+        size = _middle([a / b for a, b in ends])
+        return Judgement(verdict([a < b for a, b in ends]), size, f"{first} / {second}: {said}")
+
+    return check
+
+
+def alike(first: str, second: str) -> Check:
+    """At every x first/second differs by at most a tenth from panel to panel."""
+
+    def check(measured: Measured) -> Judgement:
+        by_place: dict[float | str | None, list[float]] = {}
+        for place in _shared(measured, first, second, None, ()):
+            by_place.setdefault(place[1], []).append(_ratio(measured, first, second, place))
+        spread = {x: max(ratios) / min(ratios) for x, ratios in by_place.items()}
+        said = ", ".join(f"{each:.3g} at {_said(('', x))}" for x, each in spread.items())
+        told = verdict([each <= 1.1 for each in spread.values()])
+        said = f"{first} / {second}, largest over smallest panel: {said}"
+        return Judgement(told, max(spread.values()), said)
+
+    return check
 
 
 def falls(*curves: str, panel: str | None = None) -> Check:
@@ -94,16 +149,22 @@ def gains(first: str, second: str, claimed: float, *, at: float | str, panel: st
     return check
 
 
-def best_at(curve: str, wanted: Callable[[float], bool]) -> Check:
-    """Where the curve is lowest satisfies ``wanted``, in every panel."""
+def dips_at(curve: str, wanted: Callable[[float], bool], *, panel: str | None = None) -> Check:
+    """At some x that is wanted the curve is below both of its neighbours; in every panel."""
 
     def check(measured: Measured) -> Judgement:
-        found = []
-        for panel in _panels(measured, curve):
-            means = [m for m in measured.means(curve, panel) if math.isfinite(m.mean)]
-            found.append(float(min(means, key=lambda m: m.mean).x or 0.0))
-        said = f"{curve} is best at {', '.join(f'{x:.4g}' for x in found)}"
-        return Judgement(verdict([wanted(x) for x in found]), _middle(found), said)
+        found, said = [], []
+        for each in _panels(measured, curve) if panel is None else (panel,):
+            means = [m for m in measured.means(curve, each) if math.isfinite(m.mean)]
+            dips = [
+                float(here.x or 0.0)
+                for before, here, after in zip(means, means[1:], means[2:], strict=False)
+                if here.mean < min(before.mean, after.mean)
+            ]
+            found.append(any(map(wanted, dips)))
+            places = ", ".join(f"{x:.4g}" for x in dips) or "nowhere"
+            said.append(f"{curve} dips at {places}{f' ({each})' if each else ''}")
+        return Judgement(verdict(found), float(sum(found)), "; ".join(said))
 
     return check
 
@@ -129,15 +190,15 @@ def ours_no_worse(
 
 
 def ours_no_worse_in_the_end(pairs: Iterable[tuple[str, str]]) -> Statement:
-    """Where x is time: the mean over the panels (tasks) at the last x, for each pair."""
+    """Where x is time: the mean over the panels (tasks) of both at the last x, for each pair."""
     compared = tuple(pairs)
 
-    def last(measured: Measured, curve: str) -> float:
-        ends = [measured.means(curve, panel)[-1].mean for panel in _panels(measured, curve)]
-        return float(np.mean(ends))
-
     def check(measured: Measured) -> Judgement:
-        ratios = [last(measured, ours) / last(measured, other) for ours, other in compared]
+        ratios = []
+        for pair in compared:
+            panels = _panels(measured, *pair)
+            ends = [[measured.means(c, panel)[-1].mean for panel in panels] for c in pair]
+            ratios.append(float(np.mean(ends[0]) / np.mean(ends[1])))
         return _no_worse(ratios, "lower")
 
     return Statement("At every ε ours is at least as good as published.", check, ours=True)

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -39,7 +42,8 @@ class Done(NamedTuple):
 
 
 SHOWING = ("cli", "report")  # packages that no measurement depends on
-JUDGING = ("catalogue", "comparisons", "reproduction", "s1", "s2", "s3", "s4")
+JUDGING = ("catalogue", "comparisons", "reproduction", "s1", "s1_claims", "s2", "s3", "s4",
+           "s4_claims")  # fmt: skip
 """Modules beside this one that declare figures and judge them, and measure nothing: what they ask
 for is in a cell. A claim may be added to what was measured before."""
 
@@ -86,7 +90,22 @@ def _measured(
 
     with parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
-        yield from parallel(delayed(_one)(figure.measure, *item) for item in work)
+        with _uninterrupted() if jobs > 1 else nullcontext():
+            found = parallel(delayed(_one)(figure.measure, *item) for item in work)
+        yield from found
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that are started here leave Ctrl-C to this one, which ends them."""
+    if threading.current_thread() is not threading.main_thread():  # signals are not its business
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _one(

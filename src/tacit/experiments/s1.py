@@ -12,16 +12,21 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from tacit.experiments.comparisons import (
-    above,
-    below,
-    best_at,
-    falls,
-    ours_no_worse,
-    rivals,
-    stays,
-)
+from tacit.experiments.comparisons import falls, ours_no_worse
 from tacit.experiments.declared import Experiment, Kind, Statement
+from tacit.experiments.s1_claims import (
+    ALLOCATION,
+    BASELINES_GROUP_SPARSE,
+    BASELINES_LOW_RANK,
+    BASELINES_LSOA,
+    BASELINES_SCHOOL,
+    MAIN_GROUP_SPARSE,
+    MAIN_LOW_RANK,
+    MAIN_LSOA,
+    MAIN_SCHOOL,
+    NUMBER_OF_TASKS,
+    SAME_EVERYWHERE,
+)
 from tacit.experiments.s1_measures import (
     ACCELERATED,
     AGGR,
@@ -74,38 +79,12 @@ ERROR = ("ε", "nMSE")
 SCHOOL, LANDMINE = ("school_ilea.npz",), ("landmine.npz",)
 
 
-_RIDGE: Final = (
-    "Where nothing stands out of noise that keeps its promise, it is ridge for each task alone; "
-    "the published form has parameters that were chosen by a look at the data."
-)
-_NOTHING: Final = (
-    "The published ones choose a penalty so large that they predict nothing; the repaired ones, "
-    "with a public one, publish what noise left."
-)
-_SHORTEST: Final = (
-    "The published steps share nothing here: they have the same error at ε = 0.001, that of the "
-    "shortest model that fits each task's rows. The targets have little noise, and SharedPrior "
-    "leaves room for more."
-)
-
-_THESE_TWENTY: Final = (
-    "These are twenty tasks of one draw: over five draws with 320 tasks, quick, SharedPrior has "
-    "0.060, the published learner 0.067 and single-task learning 0.068."
-)
-
-
 def _grids(data: Any, learners: Sequence[str], **more: Any) -> tuple[dict[str, Any], ...]:
     """The private learners at every ε, and those that have none."""
     common = {"data": data, **SEARCH, **more}
     private = tuple(name for name in learners if CURVES[name] in ("published", "ours"))
     level = tuple(name for name in learners if name not in private)
     return ({**common, "learner": private, "epsilon": EPSILONS}, {**common, "learner": level})
-
-
-def _repaired(pairs: Sequence[tuple[str, str]], why: str = _RIDGE) -> Statement:
-    return ours_no_worse(
-        pairs, sentence="So is the paper's own learner with noise that keeps its promise.", why=why
-    )
 
 
 _figure = partial(Experiment, curves=CURVES, repetitions=100)
@@ -196,16 +175,8 @@ _PICTURES = (
             },
             {**_ALLOCATION, "learner": (SHARED, STL, MTL)},
         ),
-        claims=(
-            Statement("Acceleration makes the error smaller.", below(ACCELERATED, PLAIN)),
-            Statement(
-                "The best α and log Q/log Q₀ are small and positive.",
-                best_at(ACCELERATED, lambda x: 0 < x < 1.5),
-            ),
-            ours_no_worse([(SHARED, ACCELERATED)], why=_SHORTEST),
-            _repaired([(OUR_LR, ACCELERATED)]),
-        ),
-        quick={"folds": 2, "power": (-1.0, 0.0, 0.4, 1.5)},
+        claims=ALLOCATION,
+        quick={"folds": 2, "power": (-2.0, -1.0, 0.0, 0.4, 1.5)},
     ),
     _figure(
         name="S1-fig5",
@@ -226,31 +197,6 @@ _PICTURES = (
 
 # --- Figures 6 to 12 ------------------------------------------------------------------------------
 
-_BETWEEN = (
-    Statement("MP-MTL-LR is at least as good as single-task learning.", below(LR, STL)),
-    Statement("It is behind learning together without privacy.", above(LR, MTL)),
-    Statement("At ε = 10 it rivals it.", rivals(LR, MTL, at=(10.0,))),
-)
-_GS_BEHIND = Statement("MP-MTL-GS is behind MP-MTL-LR.", above(GS, LR))
-_GS_RIVAL = Statement("MP-MTL-LR rivals MP-MTL-GS.", rivals(LR, GS))
-_BASELINES = (
-    Statement("MP-MTL-LR outperforms DP-MTRL.", below(LR, MTRL)),
-    Statement("It outperforms DP-AGGR.", below(LR, AGGR)),
-)
-_SOUND = (
-    ours_no_worse([(SHARED, LR), (SHARED, GS)]),
-    _repaired([(OUR_LR, LR), (OUR_GS, GS)]),
-)
-_DETAILED = (
-    *_BASELINES,
-    Statement("DP-AGGR is worse than single-task learning.", above(AGGR, STL)),
-    ours_no_worse([(SHARED, MTRL), (SHARED, AGGR)]),
-    _repaired([(REPAIRED[MTRL], MTRL), (REPAIRED[AGGR], AGGR)], _NOTHING),
-)
-_AGGR_FALLS = Statement("DP-AGGR's error falls as ε grows.", falls(AGGR))
-_AGGR_STAYS = Statement("DP-AGGR's error barely falls as ε grows.", stays(AGGR))
-_MTRL_AHEAD = Statement("At ε = 10 DP-MTRL outperforms STL.", below(MTRL, STL, at=(10.0,)))
-_MTRL_BEHIND = Statement("Even at ε = 10 DP-MTRL is behind STL.", above(MTRL, STL, at=(10.0,)))
 _MAIN = (LR, GS, SHARED, OUR_LR, OUR_GS, STL, MTL)
 _DETAIL = (LR, MTRL, AGGR, SHARED, REPAIRED[MTRL], REPAIRED[AGGR], STL, MTL)
 
@@ -292,19 +238,12 @@ def _tradeoff(
 
 _SHARES = (0.3, 0.5, 0.7, 0.9)
 _SUPPLEMENT = (LR, MTRL, AGGR, SHARED, OUR_LR, STL, MTL)
-_SAME_EVERYWHERE = (
-    *_BETWEEN[:2],
-    *_BASELINES,
-    ours_no_worse([(SHARED, LR)]),
-    _repaired([(OUR_LR, LR)]),
-)
-
 FIGURES: Final = (
     *_PICTURES,
-    _tradeoff("6a", "low rank", _MAIN, (*_BETWEEN, _GS_BEHIND, *_SOUND)),
-    _tradeoff("6b", "group sparse", _MAIN, (*_BETWEEN, _GS_RIVAL, *_SOUND)),
-    _tradeoff("7a", "low rank", _DETAIL, (*_DETAILED, _AGGR_FALLS, _MTRL_AHEAD)),
-    _tradeoff("7b", "group sparse", _DETAIL, (*_DETAILED, _AGGR_FALLS, _MTRL_BEHIND)),
+    _tradeoff("6a", "low rank", _MAIN, MAIN_LOW_RANK),
+    _tradeoff("6b", "group sparse", _MAIN, MAIN_GROUP_SPARSE),
+    _tradeoff("7a", "low rank", (GS, *_DETAIL), BASELINES_LOW_RANK),
+    _tradeoff("7b", "group sparse", _DETAIL, BASELINES_GROUP_SPARSE),
     _figure(
         name="S1-fig8",
         title="The number of tasks",
@@ -320,19 +259,15 @@ FIGURES: Final = (
                 **SEARCH,
             },
         ),
-        claims=(
-            Statement("The accuracy grows with the number of tasks.", falls(LR)),
-            ours_no_worse([(SHARED, LR)], why=_THESE_TWENTY),
-            _repaired([(OUR_LR, LR)]),
-        ),
+        claims=NUMBER_OF_TASKS,
         quick={"tasks": (20, 80, 320), **QUICKLY},
     ),
-    _tradeoff("9a", "School", _MAIN, (*_BETWEEN, *_SOUND)),
-    _tradeoff("9b", "landmine", _MAIN, (*_BETWEEN, *_SOUND)),
-    _tradeoff("10a", "School", _DETAIL, (*_DETAILED, _AGGR_FALLS)),
-    _tradeoff("10b", "landmine", _DETAIL, (*_DETAILED, _AGGR_STAYS)),
-    _tradeoff("11", "School", _SUPPLEMENT, _SAME_EVERYWHERE, training=_SHARES),
-    _tradeoff("12", "landmine", _SUPPLEMENT, _SAME_EVERYWHERE, training=_SHARES),
+    _tradeoff("9a", "School", _MAIN, MAIN_SCHOOL),
+    _tradeoff("9b", "landmine", _MAIN, MAIN_LSOA),
+    _tradeoff("10a", "School", _DETAIL, BASELINES_SCHOOL),
+    _tradeoff("10b", "landmine", _DETAIL, BASELINES_LSOA),
+    _tradeoff("11", "School", _SUPPLEMENT, SAME_EVERYWHERE, training=_SHARES),
+    _tradeoff("12", "landmine", _SUPPLEMENT, SAME_EVERYWHERE, training=_SHARES),
     Experiment(
         name="S1-table2",
         title="The powers of the utility bounds",

@@ -16,7 +16,7 @@ import numpy as np
 from tacit.experiments.comparisons import Check, below, ours_no_worse_in_the_end, verdict
 from tacit.experiments.declared import Experiment, Judgement, Kind, Statement
 from tacit.experiments.measured import Measured
-from tacit.experiments.s3_measures import OBJECTIVE, TASKS, shape, trajectory
+from tacit.experiments.s3_measures import OBJECTIVE, RANK, TASKS, shape, trajectory
 
 OPEN, ALONE = "no noise", "single-task"
 IN_ALL, SAME_SUM = "tacit, ε in all", "tacit, same sum"
@@ -67,6 +67,21 @@ def _converges(curves: Sequence[str]) -> Check:
     return check
 
 
+def _mostly_of_rank_3(curves: Sequence[str]) -> Check:
+    """At more than half of the iterations that were recorded."""
+
+    def check(measured: Measured) -> Judgement:
+        ranks = {c: [m.mean for m in measured.means(c, RANK)] for c in curves}
+        share = {c: float(np.mean([rank == 3 for rank in found])) for c, found in ranks.items()}
+        said = "; ".join(
+            f"{c}: {min(found):.0f} to {max(found):.0f}, 3 at {share[c]:.0%}"
+            for c, found in ranks.items()
+        )
+        return Judgement(verdict([s > 0.5 for s in share.values()]), sum(share.values()), said)
+
+    return check
+
+
 def _ordered(epsilons: Sequence[float], *, spread: bool, panels: Sequence[str]) -> Check:
     """At the end smaller ε are above; ``spread``: they fluctuate more over the second half."""
 
@@ -101,6 +116,7 @@ def _objectives(epsilons: Sequence[float]) -> tuple[Statement, ...]:
             "The objective fluctuates more as ε gets smaller.",
             _ordered(epsilons, spread=True, panels=here),
         ),
+        Statement("The rank of P is 3 most of the time.", _mostly_of_rank_3(every)),
         _no_worse(epsilons),
     )
 
@@ -186,9 +202,9 @@ def _pair(
         Experiment(
             name=names[0],
             title=f"Objective by iteration: {data} data, {problem}",
-            axes=("iteration", "objective"),
+            axes=("iteration", ""),
             claims=_objectives(_EPSILONS),
-            panels=(OBJECTIVE,),
+            panels=(OBJECTIVE, RANK),
             **common,
         ),
         Experiment(

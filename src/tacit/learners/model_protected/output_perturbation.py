@@ -40,10 +40,12 @@ def example_budget(budget: Budget, max_rows: int) -> Budget:
 
     >>> example_budget(Budget(1.0, 1e-5), 100).epsilon
     0.01
+    >>> example_budget(Budget(1000.0, 1e-5), 100).delta
+    0.0
     """
     if max_rows < 1:
         raise InvalidInput(f"max_rows must be at least 1, got {max_rows}")
-    delta = budget.delta / (max_rows * math.exp(budget.epsilon))
+    delta = budget.delta * math.exp(-budget.epsilon) / max_rows
     return Budget(budget.epsilon / max_rows, delta, neighbours=budget.neighbours)
 
 
