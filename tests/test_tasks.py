@@ -676,7 +676,9 @@ def test_without_the_rule_a_bad_row_is_still_an_error() -> None:
 ODD_CELLS = [
     pytest.param(("1", "2"), [1, 2, 1, 1], True, id="a truth value beside numbers"),
     pytest.param(("1", "2"), [1, 2, 1, 1], Fraction(1), id="what only equals a number"),
-    pytest.param(("false", "true"), [True, False, True, True], 2, id="a number beside truth values"),
+    pytest.param(
+        ("false", "true"), [True, False, True, True], 2, id="a number beside truth values"
+    ),
     pytest.param((2**53, 2**53 + 1), [2**53 + 1, 2**53, 2**53, 2**53], 0.5, id="a fraction"),
     pytest.param((2**53, 2**53 + 1), [2**53 + 1, 2**53, 2**53, 2**53], -(2**64), id="a huge one"),
 ]

@@ -210,8 +210,8 @@ def distinct(values: Array, name: str) -> tuple[tuple[Hashable, ...], IntArray]:
 
 
 def distinct_cells(values: Array, name: str) -> tuple[tuple[Hashable, ...], IntArray]:
-    """As ``distinct``, for cells: True, 1 and 1.0 are one label in Python, and three cells. Whichever
-    of them came first would stand for all, and so say how other tasks' cells are read.
+    """As ``distinct``, for cells: True, 1 and 1.0 are one label in Python, and three cells.
+    Whichever of them came first would stand for all, and so say how other tasks' cells are read.
 
     >>> distinct_cells(np.array([True, 1, "a"], dtype=object), "plan")
     ((True, 1, 'a'), array([0, 1, 2]))
