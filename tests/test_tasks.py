@@ -684,6 +684,21 @@ ODD_CELLS = [
 ]
 
 
+@pytest.mark.parametrize("series", [pl.Series, lambda cells: pd.Series(cells, dtype="Int64")])
+def test_a_missing_cell_of_one_task_rounds_no_other_task_s_integers(series: Any) -> None:
+    """With a null in a column of integers, polars and pandas give numpy floats: of ids of 64 bits
+    none was a declared one any more, and everybody's rows were dropped."""
+    one, two = 2**60 + 1, 2**60 + 3
+    declared = Column(categories=(one, two), missing="drop")
+    schema = as_schema({"id": declared, "target": (0, 1)}, ["id"])
+    frame = pl.DataFrame if series is pl.Series else pd.DataFrame
+    for first in (two, None):
+        table = frame({"id": series([first, one, two, two, one])})
+        tasks = TaskSet.from_arrays(table, np.zeros(5), [*"abbcc"], schema=schema)
+        assert tasks.X[-4:].ravel().tolist() == [-1.0, 1.0, 1.0, -1.0]
+        assert tasks.sizes.tolist() == [int(first is not None), 2, 2]
+
+
 @pytest.mark.parametrize("given", [list, "frame", "target"])
 @pytest.mark.parametrize(("categories", "others", "odd"), ODD_CELLS)
 def test_an_odd_cell_of_one_task_changes_no_other_task_s_rows(

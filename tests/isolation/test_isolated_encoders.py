@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 
@@ -192,6 +194,22 @@ def test_what_a_device_cannot_read_is_the_centre_of_the_ball(
     assert encode.encode("[0.0, 0.0]", described) == pytest.approx([1.0, 0.0])
     found = encode.encode(line, described)
     assert found == pytest.approx([1.0, 0.0]) if line == ROWS[2] else found == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("cell", ["n/a", None, "nan", "1e999"])
+def test_a_frame_s_cell_that_cannot_be_read_stops_nobody_else_s_report(
+    frame: Any, cell: Any
+) -> None:
+    """Of polars the whole column was refused, and the error quoted the cell."""
+    rows = np.random.default_rng(0).standard_normal((80, 2))
+    named = frame({"a": rows[:, 0], "b": rows[:, 1]})
+    encoder = TaskAwareEncoder(Budget(3.0, 0.0), mechanism="laplace").fit(named)
+    people = frame({"a": ["1.5", cell, "2"], "b": [1.0, 2.0, 3.0]})
+    as_numbers = frame({"a": [1.5, 0.0, 2.0], "b": [1.0, 2.0, 3.0]})
+    whole, others = encoder.encode(people), encoder.encode(as_numbers)
+    assert whole[[0, 2]].tolist() == others[[0, 2]].tolist()
+    assert np.isfinite(encoder.transform(people)).all()
 
 
 # --- the check in every batch --------------------------------------------------------------------

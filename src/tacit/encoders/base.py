@@ -270,14 +270,23 @@ def _require_finite(rows: Any) -> None:
 def _readable(X: Any) -> Any:
     """Cells that may hold anything, each as the number that it is, or NaN; others as they are."""
     if hasattr(X, "columns"):
-        odd = any(getattr(kind, "kind", "O") in "OUS" for kind in getattr(X, "dtypes", ()))
-        return X.map(_number) if odd and hasattr(X, "map") else X
+        if not any(map(_is_odd, getattr(X, "dtypes", ()))):
+            return X
+        if hasattr(X, "map"):
+            return X.map(_number)
+        return type(X)({name: [_number(cell) for cell in X[name].to_list()] for name in X.columns})
     if isinstance(X, np.ndarray) and X.dtype.kind not in "OUSc":
         return X
     if not isinstance(X, np.ndarray | list | tuple):
         return X  # sparse rows hold numbers alone
     cells = np.array(X, dtype=object)
     return X if cells.ndim != 2 else np.vectorize(_number, otypes=[np.float64])(cells)
+
+
+def _is_odd(kind: Any) -> bool:
+    """Whether cells of a frame's column, of pandas or polars, may be no numbers."""
+    is_numeric = getattr(kind, "is_numeric", None)
+    return not is_numeric() if is_numeric else getattr(kind, "kind", "O") in "OUS"
 
 
 def _number(cell: Any) -> float:

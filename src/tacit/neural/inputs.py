@@ -59,7 +59,10 @@ def as_numbers(y: Any, dtype: torch.dtype) -> Tensor:
 def _numbers(values: Any, name: str, dtype: torch.dtype) -> Tensor:
     exact = np.float32 if dtype == torch.float32 else np.float64
     try:
-        found = torch.from_numpy(np.asarray(values).astype(exact)).to(dtype)
+        given = np.asarray(values)
+        if given.dtype.kind in "iuO" and given.dtype.itemsize > 4:
+            given = given.astype(np.float64)  # as beside a fraction, which is to round no other
+        found = torch.from_numpy(given.astype(exact)).to(dtype)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must hold numbers: {error}") from None
     if found.numel() and not torch.isfinite(torch.stack(found.aminmax())).all():

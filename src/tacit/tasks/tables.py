@@ -273,7 +273,11 @@ def _plain_array(values: Any, name: str) -> Array:
         return filled
     try:
         read = values.to_numpy if hasattr(values, "to_numpy") else lambda: np.asarray(values)
-        return np.asarray(read())
+        found = np.asarray(read())
+        whole = "int" in str(getattr(values, "dtype", "")).lower()
+        if whole and found.dtype.kind == "f":  # for a missing cell, which rounds all others
+            found = np.array(values.to_list(), dtype=object)
+        return found
     except Exception as error:  # whatever somebody's table raises
         raise InvalidInput(f"{name} cannot be read as an array: {error}") from error
 
