@@ -31,7 +31,8 @@ class Mechanism(Protocol):
     def release(
         self, contributions: Any, rng: np.random.Generator | None, shares: FloatArray | None = None
     ) -> Array:
-        """Clip, sum, add noise; task i is clipped so that it reveals shares[i] · event."""
+        """Clip, sum, add noise; task i is clipped so that it reveals shares[i] · event. Whatever it
+        raises must not follow from what it drew: who asks again is charged no second time."""
         ...
 
     def secure(self, rng: np.random.Generator | None) -> bool:
