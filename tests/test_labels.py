@@ -267,3 +267,31 @@ def test_a_fit_refuses_a_label_without_a_text(label: Any) -> None:
 def test_labels_stay_as_they_were_given() -> None:
     assert TaskSet.from_arrays([[0.0], [1.0]], [0, 1], task=[" b", "a "]).labels == (" b", "a ")
     assert TaskSet.from_arrays([[0.0]], [0], task=[Decimal("1.0")]).labels == (Decimal(1),)
+
+
+@pytest.mark.parametrize(
+    ("label", "written"),
+    [
+        (-0.0, ["-0.0", "0"]),
+        (1e22, ["1e+22"]),
+        (1.2345678901234568e17, ["1.2345678901234568e+17"]),
+        (1e-7, ["1e-07"]),
+        (
+            datetime.datetime(2020, 1, 2),
+            ["2020-01-02 00:00:00", "2020-01-02T00:00:00.000000", "2020-01-02"],
+        ),
+        (datetime.datetime(2020, 1, 2, 3), ["2020-01-02 03:00:00", "2020-01-02T03:00:00.000000"]),
+        (
+            datetime.datetime(2020, 1, 2, tzinfo=UTC),
+            ["2020-01-02 01:00:00+01:00", "2020-01-02T00:00:00Z"],
+        ),
+    ],
+)
+def test_what_a_program_writes_of_a_label_is_the_same_account(label: Any, written: Any) -> None:
+    """A workbook's day was another task than a data frame's, and so a second budget."""
+    assert {canonical_label(text) for text in written} == {canonical_label(label)}
+
+
+@pytest.mark.parametrize("text", ["1e5", "1e22", "2E4", "1e+999", "2020-13-01 00:00", "-0"])
+def test_what_no_program_writes_of_a_number_or_time_stays_text(text: str) -> None:
+    assert canonical_label(text) == text

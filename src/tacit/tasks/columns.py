@@ -21,7 +21,14 @@ import numpy as np
 from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, MissingValues
 from tacit.json_converter import fields_to_json
-from tacit.tasks.labels import category, distinct_cells, listed, missing_mask, require_declared
+from tacit.tasks.labels import (
+    category,
+    distinct,
+    listed,
+    missing_mask,
+    python_values,
+    require_declared,
+)
 from tacit.tasks.tables import as_numbers, readable_numbers, require_finite
 
 _MISSING = -2  # the position of a missing value; -1 is an undeclared one
@@ -158,11 +165,23 @@ def _category_positions(values: Array, categories: Sequence[Hashable], name: str
     """
     found = np.full(len(values), _MISSING, dtype=np.int64)
     present = ~missing_mask(values)
-    cells, codes = distinct_cells(values[present], f"column {name!r}")
+    cells, codes = _distinct_cells(values[present], f"column {name!r}")
     lookup = {known: position for position, known in enumerate(categories)}
     meant = [lookup.get(category(cell, categories), -1) for cell in cells]
     found[present] = np.array(meant, dtype=np.int64)[codes]
     return found
+
+
+def _distinct_cells(values: Array, name: str) -> tuple[tuple[Hashable, ...], Array]:
+    """As ``distinct``; but True, 1 and 1.0 are one label in Python, and three cells. Whichever of
+    them came first would stand for all, and so say how other tasks' cells are read."""
+    alike = distinct(values, name)
+    if values.dtype.kind != "O":
+        return alike
+    kinds = [(type(cell), cell) for cell in python_values(values)]
+    place = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
+    codes = np.fromiter(map(place.__getitem__, kinds), np.int64, len(kinds))
+    return tuple(cell for _, cell in place), codes
 
 
 def _checked(column: Column) -> dict[str, Any]:

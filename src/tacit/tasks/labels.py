@@ -34,6 +34,12 @@ INVISIBLE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff\u200
 """What text may begin or end with and nobody sees: blanks, a byte order mark, zero-width spaces."""
 WRITTEN_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 """How tables write an integer of a column of floats: 1.0 is 1, and 1.10 or 01.0 is text."""
+WRITTEN_FLOAT = re.compile(r"-?[0-9](\.[0-9]+)?e[-+][0-9]+")
+"""And a large or small number: 1e+22 is 1 and 22 zeros, where no float writes 1e5."""
+WRITTEN_TIME = re.compile(
+    r"[0-9]{4}(-[0-9]{2}){2}[ T][0-9]{2}(:[0-9]{2}){1,2}(\.[0-9]+)?(Z|[-+]..:..)?"
+)
+"""And workbooks a time: 2020-01-02 00:00:00 is the day."""
 CODE = re.compile(r"[-+]?0[0-9]")
 """How text begins that is no number, whatever digits follow: a leading zero means something."""
 LARGEST_ROW = 2**63
@@ -46,8 +52,8 @@ def canonical_label(label: object) -> str:
     """The one text by which accounts, models and budgets know a task.
 
     ======================  =====================================================================
-    text                    NFC-normalised, stripped; not empty; "1.0" is 1 and "True" true, as
-                            programs write them
+    text                    NFC-normalised, stripped; not empty; "1.0" is 1, "1e+22" a number,
+                            "True" true, and a time a time, as programs write them
     true and false          true, false
     a number                decimal, without exponent or trailing zeros: 1.0 is 1, 1.50 is 1.5
     a date or time          ISO 8601; a midnight without time zone is its day, others are in UTC
@@ -105,7 +111,12 @@ def _clean_text(text: str) -> str:
         return ""
     text = unicodedata.normalize("NFC", text).strip(INVISIBLE)
     if WRITTEN_INTEGER.fullmatch(text):
-        return text[:-2]
+        return "0" if text == "-0.0" else text[:-2]
+    if WRITTEN_FLOAT.fullmatch(text) and repr(float(text)) == text:
+        return _number_text(float(text))
+    if WRITTEN_TIME.fullmatch(text):
+        with suppress(ValueError):  # no such day, or hour
+            return _date_text(datetime.fromisoformat(text))
     return text.lower() if text in ("True", "False") else text
 
 
@@ -207,23 +218,6 @@ def distinct(values: Array, name: str) -> tuple[tuple[Hashable, ...], IntArray]:
         return labels, np.fromiter(map(lookup.__getitem__, items), np.int64, len(items))
     except RecursionError:
         raise InvalidInput(f"{name} holds a tuple that nests too deep to be compared") from None
-
-
-def distinct_cells(values: Array, name: str) -> tuple[tuple[Hashable, ...], IntArray]:
-    """As ``distinct``, for cells: True, 1 and 1.0 are one label in Python, and three cells.
-    Whichever of them came first would stand for all, and so say how other tasks' cells are read.
-
-    >>> distinct_cells(np.array([True, 1, "a"], dtype=object), "plan")
-    ((True, 1, 'a'), array([0, 1, 2]))
-    """
-    if values.dtype.kind != "O":
-        return distinct(values, name)
-    items = python_values(values)
-    _unique(items, name)  # refuses what cannot be compared
-    kinds = [(type(item), item) for item in items]
-    place = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
-    cells = tuple(item for _, item in place)
-    return cells, np.fromiter(map(place.__getitem__, kinds), np.int64, len(kinds))
 
 
 def positions(values: Array, known: Sequence[Hashable], name: str) -> IntArray:
