@@ -341,6 +341,20 @@ def test_the_page_has_each_claim_its_verdict_and_plotly_once() -> None:
             assert finding.verdict in told
 
 
+def test_a_page_names_what_is_drawn_and_says_bands_where_there_are_some(tmp_path: Path) -> None:
+    nameless = replace(FIGURE, axes=("ε", ""), grids=({"learner": "good", "epsilon": (1.0, 2.0)},))
+    for times, told in ((1, "one repetition, so no bands"), (2, "bands are 95% of the mean")):
+        measured = run(nameless.repeated(times), tmp_path)
+        rows = tuple(row._replace(panel="the error") for row in measured.rows)
+        outcome = Reproduction.of(
+            replace(nameless.repeated(times), claims=()), Measured(rows), quick=False
+        )
+        assert (
+            f"the error by ε; {'means of 2 repetitions, ' * (times > 1)}{told}."
+            in page([outcome]).html()
+        )
+
+
 def test_why_a_claim_does_not_hold_is_told_where_it_does_not() -> None:
     claims = (
         replace(ours_no_worse([("good", "bad")]), why="Never needed."),

@@ -49,9 +49,9 @@ _SHORTEST: Final = (
     "leaves room for more."
 )
 
-_THESE_TWENTY: Final = (
-    "These are twenty tasks of one draw: over five draws with 320 tasks, quick, SharedPrior has "
-    "0.060, the published learner 0.067 and single-task learning 0.068."
+_STOPPED_EARLY: Final = (
+    "So few tasks at ε = 0.1 tell each other next to nothing; the published learner shares nothing "
+    "either, but how many steps it takes was chosen by looks at the data that no ledger counts."
 )
 
 
@@ -78,7 +78,7 @@ ALLOCATION: Final = (
 )
 NUMBER_OF_TASKS: Final = (
     Statement("The accuracy grows with the number of tasks.", falls(LR)),
-    ours_no_worse([(SHARED, LR)], why=_THESE_TWENTY),
+    ours_no_worse([(SHARED, LR)], why=_STOPPED_EARLY),
     _repaired([(OUR_LR, LR)]),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -127,15 +127,17 @@ def page(outcomes: Sequence[Reproduction]) -> Page:
     return Page(title, "tacit reproduce", LEAD, sections, __version__)
 
 
-def _summary(outcomes: Iterable[Reproduction]) -> HtmlTable:
+def _summary(outcomes: Sequence[Reproduction]) -> HtmlTable:
+    """Every claim; of one figure alone its name goes without saying."""
+    first = 0 if len(outcomes) > 1 else 1
     rows = tuple(
         (outcome.figure.name, claim.sentence, "tacit" if claim.ours else "paper", finding.verdict)
         for outcome in outcomes
         for claim, finding in outcome.findings
     )
-    return HtmlTable(
-        "Claims and verdicts", ("figure", "claim", "by", "verdict"), rows, of_words=True
-    )
+    headings = ("figure", "claim", "by", "verdict")[first:]
+    cells = tuple(row[first:] for row in rows)
+    return HtmlTable("Claims and verdicts", headings, cells, of_words=True)
 
 
 def _section(outcome: Reproduction, places: Sequence[Made]) -> Section:
@@ -174,12 +176,19 @@ def _plots(outcome: Reproduction) -> list[Plot]:
         Plot(
             f"{name}-plot{i}",
             panel or figure.title,
-            f"{figure.axes[1]} by {figure.axes[0]}; bands are 95% of the mean.",
+            f"{figure.axes[1] or panel} by {figure.axes[0]}; {_bands(outcome)}.",
             *line_plot(figure, measured, panel),
             _numbers(outcome, panel),
         )
         for i, panel in enumerate(measured.panels)
     ]
+
+
+def _bands(outcome: Reproduction) -> str:
+    """What they are, or why there are none."""
+    if outcome.repetitions > 1:
+        return f"means of {outcome.repetitions} repetitions, bands are 95% of the mean"
+    return "one repetition, so no bands"
 
 
 def _numbers(outcome: Reproduction, panel: str) -> HtmlTable:

@@ -73,7 +73,8 @@ def legend(figure: Experiment, curve: str) -> str:
 def line_plot(figure: Experiment, measured: Measured, panel: str) -> tuple[list[Trace], Layout]:
     """Means and bands of a panel's curves."""
     drawn = lines(figure, measured, panel)
-    look = figures.layout(*figure.axes, height=320 + 22 * len(drawn))
+    x, y = figure.axes
+    look = figures.layout(x, y or panel, height=320 + 30 * len(drawn))
     look["showlegend"] = True
     look["legend"] = {"orientation": "v", "x": 0, "y": 1.02, "yanchor": "bottom"}
     for axis, letter in (("xaxis", "x"), ("yaxis", "y")):
