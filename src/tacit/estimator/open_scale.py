@@ -13,7 +13,7 @@ import numpy as np
 from tacit.arrays import BoolArray, FloatArray
 from tacit.estimator.home import Home
 from tacit.linear.losses import Loss
-from tacit.linear.problems import Problems
+from tacit.linear.problems import FEW, Problems
 from tacit.linear.row_algebra import row_sums
 
 SHARE = 0.1  # of μ², when the declared ranges leave the scale open
@@ -63,8 +63,15 @@ def in_shared_units(home: Home, target: float, features: FloatArray) -> Problems
     p = home.problems
     if target == 1.0 and np.all(features == 1.0):
         return p
+    units = (target, *features)
+    if units in home.scaled:
+        return home.scaled[units]
     y = p.y if home.loss.targets_are_classes else p.y / target
-    return Problems(p.X / np.append(features, 1.0), y, p.offsets)
+    scaled = Problems(p.X / np.append(features, 1.0), y, p.offsets)
+    if p.n_tasks <= FEW:
+        home.scaled.clear()
+        home.scaled[units] = scaled
+    return scaled
 
 
 def units_of(loss: Loss, target: float, features: FloatArray) -> FloatArray:

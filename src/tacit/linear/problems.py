@@ -11,16 +11,17 @@ What a task gets is, bit for bit, a function of its own rows and public values:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
 from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.linear.losses import Loss
-from tacit.linear.threads import on_all_cores
+from tacit.linear.row_algebra import row_sums, times_each
+from tacit.linear.threads import cores_here, on_all_cores
 
 BLOCK_VALUES = 1 << 19
 """Most numbers in one padded block (4 MiB of float64)."""
@@ -33,6 +34,9 @@ CHUNK_VALUES = 1 << 19
 """Numbers in the tasks' matrices (d, d) where each chunk is one core's: 4 MiB. What is larger is
 given back to the system and asked for again, page by page, in every operation; what is much smaller
 waits for Python."""
+
+FEW = 1024
+"""So many tasks may keep what every pass over them needs again: at most 4 MiB of matrices."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +90,25 @@ class Problems:
         >>> [part.n_tasks for part in p.chunks(most_rows=2)]
         [1, 1, 1]
         """
-        if self.n_tasks == 0:
-            yield self  # so that what is made of no task has its shape
+        if self.n_tasks <= most and len(self.y) <= most_rows:
+            yield self  # with what it keeps
+            return
         start = 0
         while start < self.n_tasks:
             within = np.searchsorted(self.offsets, self.offsets[start] + most_rows, side="right")
             stop = min(self.n_tasks, start + most, max(start + 1, int(within) - 1))
             yield self.select(range(start, stop))
             start = stop
+
+    def moments(self) -> Moments:
+        """Of the rows, which few tasks keep: every pass over them needs these numbers again."""
+        if self.n_tasks <= FEW and self.n_tasks * self.X.shape[1] ** 2 <= CHUNK_VALUES:
+            return self._moments
+        return moments(self)
+
+    @cached_property
+    def _moments(self) -> Moments:
+        return moments(self)
 
     def sum_rows(self, values: FloatArray) -> FloatArray:
         """Sums over the rows of each task: (N, ...) → (m, ...); an empty task sums to zero."""
@@ -181,7 +196,7 @@ def each_block(problems: Problems, work: Callable[[Block], None]) -> None:
     """Runs the blocks on all cores, each on one: LAPACK on small matrices gains from no more. Rows
     that would fit into one chunk are not worth starting a thread."""
     found = list(blocks(problems))[::-1]  # the longest first
-    cores = 1 if problems.X.size <= CHUNK_VALUES else os.cpu_count() or 1
+    cores = 1 if problems.X.size <= CHUNK_VALUES else cores_here()
 
     def share(number: int) -> None:
         for block in found[number::cores]:
@@ -208,6 +223,27 @@ def of_each_chunk(
     for place, found in zip((0, *cuts), chain([first], made), strict=True):
         whole[place : place + len(found)] = found  # and it is forgotten, before the next
     return whole
+
+
+Moments = tuple[FloatArray, FloatArray, FloatArray]
+"""Of each task: G = XᵀX (m, D, D), g = Xᵀy (m, D) and yᵀy (m,)."""
+
+
+def moments(problems: Problems, roots: FloatArray | None = None) -> Moments:
+    """Of rows times the square roots of their weights."""
+    m, width = problems.n_tasks, problems.X.shape[1]
+    G, g, yy = np.empty((m, width, width)), np.empty((m, width)), np.empty(m)
+
+    def work(block: Block) -> None:
+        X, y = block.padded(problems.X), block.padded(problems.y)
+        if roots is not None:
+            by = block.padded(roots)
+            X, y = X * by[:, :, None], y * by
+        G[block.tasks] = X.transpose(0, 2, 1) @ X  # numpy sees that it is symmetric
+        g[block.tasks], yy[block.tasks] = times_each(y, X), row_sums(y * y)
+
+    each_block(problems, work)
+    return G, g, yy
 
 
 # --- stacks of matrices --------------------------------------------------------------------------

@@ -20,18 +20,38 @@ from threadpoolctl import ThreadpoolController
 
 
 @cache
-def _libraries() -> Any:
+def cores_here() -> int:
+    """How many there are: the system is asked once, as its answer takes as long as a small batch.
+
+    >>> cores_here() == os.cpu_count()
+    True
+    """
+    return os.cpu_count() or 1
+
+
+@cache
+def _libraries() -> tuple[Any, ...]:
     """Looking for the loaded libraries takes milliseconds: once, numpy's BLAS being loaded."""
-    return ThreadpoolController()
+    return tuple(lib for lib in ThreadpoolController().lib_controllers if lib.user_api == "blas")
 
 
-def _limited() -> Any:
-    return _libraries().limit(limits=1, user_api="blas")
+def _limited() -> Callable[[], None]:
+    """What lifts the limit again. threadpoolctl's own asks each library all that it knows of it,
+    which takes as long as a small batch."""
+    before = [(library, library.num_threads) for library in _libraries()]
+    for library, _ in before:
+        library.set_num_threads(1)
+
+    def lift() -> None:
+        for library, threads in before:
+            library.set_num_threads(threads)
+
+    return lift
 
 
 def _take_control() -> None:
     """threadpoolctl lets one thread at a time set OpenBLAS's, and ignores the others in silence."""
-    for library in _libraries().lib_controllers:
+    for library in _libraries():
         clear = getattr(library, "clear_controlling_thread", None)  # since 3.7
         if clear is not None:
             clear(force=True)
@@ -61,11 +81,11 @@ class _Limit:
         if self._here.depth > 0:
             return
         with self._lock:
-            self._here.mine.restore_original_limits()
+            self._here.mine()
             self._inside -= 1
             if self._inside == 0:
                 _take_control()
-                self._first.restore_original_limits()
+                self._first()
                 _take_control()
 
 
@@ -118,7 +138,7 @@ def on_all_cores(work: Callable[..., Any], *items: Sequence[Any]) -> Iterator[An
     [3, 5]
     """
     _keep_memory()
-    cores = min(os.cpu_count() or 1, len(items[0]))
+    cores = min(cores_here(), len(items[0]))
     if cores <= 1 or getattr(_HERE, "has_a_core", False):
         yield from map(isolated()(work), *items)
         return

@@ -19,7 +19,7 @@ from scipy.special import logsumexp, softmax
 from tacit.arrays import FloatArray
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
-from tacit.linear.problems import Block, Problems, each_block, each_matrix, spectra
+from tacit.linear.problems import Problems, each_matrix, moments, spectra
 from tacit.linear.row_algebra import each_times, positive_or_one, row_sums, times_each
 from tacit.linear.tridiagonal import Tridiagonal
 from tacit.privacy.mechanisms.grid import each_svec, svec
@@ -44,8 +44,8 @@ class Likelihoods:
 
     @classmethod
     def squared(cls, problems: Problems, loss: Loss) -> Likelihoods:
-        """G = XᵀX, g = Xᵀy."""
-        return cls._weighted(problems, loss, None)
+        """Exactly."""
+        return cls(problems.sizes.astype(float), *problems.moments(), loss)
 
     @classmethod
     def logistic(cls, problems: Problems, loss: Loss, at: FloatArray) -> Likelihoods:
@@ -53,26 +53,8 @@ class Likelihoods:
         eta = row_sums(problems.X * at[problems.task])
         curvature = np.maximum(loss.curvature(eta, problems.y), LEAST_CURVATURE)
         working = eta - loss.slope(eta, problems.y) / curvature
-        return cls._weighted(
-            Problems(problems.X, working, problems.offsets), loss, np.sqrt(curvature)
-        )
-
-    @classmethod
-    def _weighted(cls, problems: Problems, loss: Loss, roots: FloatArray | None) -> Likelihoods:
-        """Of rows times the square roots of their weights."""
-        m, width = problems.n_tasks, problems.X.shape[1]
-        G, g, yy = np.empty((m, width, width)), np.empty((m, width)), np.empty(m)
-
-        def work(block: Block) -> None:
-            X, y = block.padded(problems.X), block.padded(problems.y)
-            if roots is not None:
-                by = block.padded(roots)
-                X, y = X * by[:, :, None], y * by
-            G[block.tasks] = X.transpose(0, 2, 1) @ X  # numpy sees that it is symmetric
-            g[block.tasks], yy[block.tasks] = times_each(y, X), row_sums(y * y)
-
-        each_block(problems, work)
-        return cls(problems.sizes.astype(float), G, g, yy, loss)
+        weighted = Problems(problems.X, working, problems.offsets)
+        return cls(problems.sizes.astype(float), *moments(weighted, np.sqrt(curvature)), loss)
 
     @property
     def noise_is_known(self) -> bool:

@@ -7,6 +7,7 @@ its spectrum within ±2s, s² = dσ²/2 (Wigner).
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 from scipy.special import softmax
@@ -167,6 +168,13 @@ def bell(centres: FloatArray, width: float, spread: FloatArray | float = 0.0) ->
     return np.asarray(shape * width / np.sqrt(variance) / norm)
 
 
+@cache
+def _bells(width: float) -> tuple[FloatArray, FloatArray]:
+    """One voice's, of every place that is tried, and how long they are, squared."""
+    bells = bell(TRIED, width, BESIDE[:, None])
+    return bells, np.asarray((bells**2).sum(axis=2))
+
+
 def voted_place(total: FloatArray, sigma: float, n_tasks: float, width: float) -> float:
     """Where the numbers of all tasks lie, by the sum of their bells with noise σ: a posterior mean.
 
@@ -175,10 +183,10 @@ def voted_place(total: FloatArray, sigma: float, n_tasks: float, width: float) -
     are together is not known either: a task with a small budget or without rows says less, and a
     heap too low for n tasks must not be taken for one that is cut off by an end of the grid.
     """
-    heard = n_tasks * VOICES[:, None, None]
-    expected = heard[..., None] * bell(TRIED, width, BESIDE[:, None])
+    heard, (bells, squares) = n_tasks * VOICES[:, None, None], _bells(width)
     variance = sigma**2 + (MISFIT * heard) ** 2
-    misfit = ((total - expected) ** 2).sum(axis=3) / variance + len(total) * np.log(variance)
+    apart = total @ total - heard * (2 * (bells @ total) - heard * squares)
+    misfit = apart / variance + len(total) * np.log(variance)
     return float(softmax(-0.5 * (misfit + (TRIED / USUAL_PLACE) ** 2)).sum(axis=(0, 1)) @ TRIED)
 
 
