@@ -89,13 +89,13 @@ def _one_order(counts: EventCounts, delta: float, added: bool) -> tuple[float, f
     first = 0
     for losses, count in parts:
         index, probability = _rounded_up(losses, step)
-        spectrum = spectrum * fft.rfft(probability, _POINTS) ** count
+        spectrum = spectrum * _power(fft.rfft(probability, _POINTS), count)
         first += index * count
     found = np.roll(fft.irfft(spectrum, _POINTS), first - start)  # [i]: the loss (start + i)·step
     finite = math.prod((1 - losses.infinite) ** count for losses, count in parts)
     slack = rounding(counts) + 2 * releases * _CUT
-    high = _epsilon(start, step, found, (delta - slack - (1 - finite)) / finite)
-    low = _epsilon(start, step, found, (delta + slack - (1 - finite)) / finite)
+    deltas = [(delta + off - (1 - finite)) / finite for off in (-slack, slack)]
+    high, low = _epsilons(start, step, found, deltas)
     return max(0.0, low - (releases + 1) * step), high
 
 
@@ -225,15 +225,36 @@ def _log_moment(cells: Sequence[tuple[FloatArray, FloatArray, int]], t: float) -
     return math.fsum(moments)
 
 
-def _epsilon(start: int, step: float, probability: FloatArray, delta: float) -> float:
-    """The least ε ≥ 0 of the grid with Σ p(l) (1 − e^{ε − l})₊ ≤ δ."""
-    if delta < 0:
-        return math.inf
+def _epsilons(
+    start: int, step: float, probability: FloatArray, deltas: Sequence[float]
+) -> list[float]:
+    """For each δ the least ε ≥ 0 of the grid with Σ p(l) (1 − e^{ε − l})₊ ≤ δ."""
     first = max(0, 1 - start)  # losses that are not positive add nothing
     losses = step * np.arange(start + first, start + len(probability))
+    if not losses.size:
+        return [math.inf if delta < 0 else 0.0 for delta in deltas]
     above = np.cumsum(probability[first:][::-1])[::-1]
     weighted = np.cumsum((probability[first:] * np.exp(-losses))[::-1])[::-1]
-    if not losses.size or above[0] - weighted[0] <= delta:
-        return 0.0
-    within = above - np.exp(losses) * weighted <= delta
-    return float(losses[np.argmax(within)] if within.any() else losses[-1])
+    there = above - np.exp(losses) * weighted
+
+    def least(delta: float) -> float:
+        if delta < 0:
+            return math.inf
+        if above[0] - weighted[0] <= delta:
+            return 0.0
+        within = there <= delta
+        return float(losses[np.argmax(within)] if within.any() else losses[-1])
+
+    return [least(delta) for delta in deltas]
+
+
+def _power(spectrum: FloatArray, count: int) -> FloatArray:
+    """spectrum^count, by squaring: NumPy's own takes logarithms of every number."""
+    found: FloatArray = np.ones(1)
+    while True:
+        if count & 1:
+            found = found * spectrum
+        count >>= 1
+        if not count:
+            return found
+        spectrum = spectrum * spectrum

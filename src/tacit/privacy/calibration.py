@@ -11,9 +11,15 @@ import numpy as np
 from tacit.arrays import FloatArray
 from tacit.privacy.bracket import beyond
 from tacit.privacy.budget import Budget
-from tacit.privacy.composition import composed_epsilon, plain_epsilon, pure_epsilon, run_epsilon
+from tacit.privacy.composition import (
+    composed_epsilon,
+    plain_epsilon,
+    pure_epsilon,
+    run_epsilon,
+    variance,
+)
 from tacit.privacy.events import Event, EventCounts, Gaussian, Poisson, counted
-from tacit.privacy.gaussian import smallest
+from tacit.privacy.gaussian import gaussian_mu, smallest
 
 _COARSER = (30.0, 4.0)  # than the grid of the answer; ε comes out larger by 1e-3, and by 3e-5
 _SMALLEST = 0.05  # σ/C that is worth looking for: e^200 and more hide nothing
@@ -31,9 +37,9 @@ def poisson_noise_multiplier(rate: float, rounds: int, budget: Budget) -> float:
 def noise_multiplier(event: Callable[[float], Event], rounds: int, budget: Budget) -> float:
     """The smallest σ/C with which ``rounds`` events event(σ/C) stay within the budget.
 
-    At most 1e-4 of it above, never below. Without sampling there is a formula, and it is an upper
-    bound. From there coarse grids, whose ε is never smaller, come close in cheap steps, and the
-    fine one has the last word.
+    At most 1e-4 of it above, never below. Without sampling there is a formula. Elsewhere the limit
+    of many rounds says where to begin, coarse grids, whose ε is never smaller, come close in cheap
+    steps, and the fine one has the last word.
     """
 
     def counts(multiplier: float) -> EventCounts:
@@ -52,16 +58,20 @@ def noise_multiplier(event: Callable[[float], Event], rounds: int, budget: Budge
         return run_epsilon(counts(multiplier), delta)
 
     limit, delta = budget.epsilon, budget.delta
-    top = smallest(lambda z: plain_epsilon(counts(z), delta) <= limit)
-    if math.isinf(top) or isinstance(event(top), Gaussian):  # infinite if δ = 0
-        return top
+    if delta == 0 or isinstance(event(1.0), Gaussian):  # infinite if δ = 0
+        return smallest(lambda z: plain_epsilon(counts(z), delta) <= limit)
+    guess = _as_one_gaussian(event, rounds, gaussian_mu(limit, delta))
     rough, near_exact = map(on_grid, _COARSER)
-    near = least(rough, limit, top, tolerance=1e-3, floor=_SMALLEST)
+    near = least(rough, limit, guess, tolerance=1e-3, floor=_SMALLEST)
     slope = _steepness((near, rough(near)), (1.01 * near, rough(1.01 * near))) or 1.0
-    found = least(near_exact, limit, near, tolerance=5e-5, floor=_SMALLEST, slope=slope)
-    if exact(found) <= limit:
-        return found
-    return least(exact, limit, found, tolerance=1e-4, floor=_SMALLEST, slope=slope)
+    ahead = (near_exact(near) / limit) ** (1 / slope) * (1 + 2.5e-5)
+    guess = max(near * min(ahead, 4.0), _SMALLEST)
+    return least(exact, limit, guess, tolerance=1e-4, floor=_SMALLEST, slope=slope)
+
+
+def _as_one_gaussian(event: Callable[[float], Event], rounds: int, mu: float) -> float:
+    """σ/C with which the losses of so many events vary as much as that of one μ-GDP release."""
+    return max(smallest(lambda z: rounds * variance(event(z)) <= mu * mu, tolerance=1e-3), _SMALLEST)
 
 
 def least(

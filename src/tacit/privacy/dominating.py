@@ -35,7 +35,7 @@ import numpy as np
 
 from tacit.arrays import FloatArray
 from tacit.privacy.bracket import beyond, rounding
-from tacit.privacy.composition import loss_distribution
+from tacit.privacy.composition import epsilon_at, loss_distribution
 from tacit.privacy.events import Approximate, Event, EventCounts, Gaussian, counted
 from tacit.privacy.gaussian import gaussian_deltas, gaussian_epsilon, smallest
 
@@ -96,7 +96,7 @@ def _curve(counts: EventCounts, least: float) -> tuple[FloatArray, FloatArray]:
     ``least`` is the smallest δ₀ that will be asked for.
     """
     losses, slack = loss_distribution(counts, _COARSER), rounding(counts)
-    last = losses.get_epsilon_for_delta(least - slack) if least > slack else math.inf
+    last = epsilon_at(losses, least - slack) if least > slack else math.inf
     if math.isinf(last):
         return np.zeros(0), np.zeros(0)
     grid = np.linspace(0.0, last, _CELLS + 1)
