@@ -22,6 +22,7 @@ from tacit.audits.named import every_audit
 from tacit.audits.single_releases import UNITS
 from tacit.privacy import spending
 from tacit.privacy.auditing import AuditResult
+from tacit.privacy.float_laws import wishart as wishart_noise
 from tacit.privacy.ledger import Key, Ledger, Release
 from tacit.privacy.mechanisms import (
     GaussianSum,
@@ -34,7 +35,6 @@ from tacit.privacy.mechanisms import (
 )
 from tacit.privacy.mechanisms.block_moments import Blocks
 from tacit.privacy.mechanisms.side_by_side import EachPart, SideBySide
-from tacit.privacy.noise import wishart as wishart_noise
 from tacit.privacy.prices import event_charge
 
 CASES = {case.name: case for found in every_audit() for case in found.cases}

@@ -12,7 +12,7 @@ import pytest
 from scipy.special import erf
 
 from tacit.arrays import FloatArray, IntArray
-from tacit.privacy import big_integers, noise
+from tacit.privacy import big_integers, float_laws, noise
 from tacit.privacy.noise import (
     RESOLUTION,
     SecureSource,
@@ -41,8 +41,12 @@ class Script:
         return np.array(taken, dtype=np.uint64)
 
 
-def proposal(v: int, minus: int, j: int) -> int:
-    return v << 22 | minus << 21 | j
+def word_of(guide: int, v: int, minus: int, j: int) -> int:
+    return guide << 48 | minus << 47 | j << 26 | v
+
+
+def as_words(*words: int) -> WordArray:
+    return np.array(words, dtype=np.uint64)
 
 
 # --- sources -------------------------------------------------------------------------------------
@@ -149,16 +153,29 @@ def test_guide_agrees_with_the_table(law: noise._Law) -> None:
 def test_word_on_a_threshold_is_settled_by_further_bits(law: noise._Law, b: int) -> None:
     table, _ = noise._table(law)
     word = int(table[b])
+    taken, rest = as_words(word), (word % 2**48) << 16
     more = law.below((b + 1) << 21, 192) - (word << 128)  # the next 128 bits of the threshold
     for next_, bucket in ((0, b), ((more >> 64) - 2, b), ((more >> 64) + 2, b + 1)):
-        source = Script([word, next_, 0, 0])
-        assert noise._buckets(1, law, source)[0] == bucket
+        source = Script([rest, next_, 0, 0])
+        assert noise._buckets(taken, law, source)[0] == bucket
         assert len(source.left) == 2
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def test_bits_of_the_cell_are_none_of_the_bucket(law: noise._Law) -> None:
+    table, _ = noise._table(law)
+    word, others = int(table[30]), word_of(0, 2**26 - 1, 1, 2**21 - 1)
+    for offset, bucket in ((-(2**17), 30), (2**17, 31)):
+        found = {
+            int(noise._buckets(as_words(given), law, Script([(word + offset) % 2**48 << 16]))[0])
+            for given in (word & ~others, word | others)
+        }
+        assert found == {bucket}
 
 
 def test_words_beyond_the_table_reach_the_tail() -> None:
     source = Script([ALL_ONES] * 2 + [0])
-    bucket = int(noise._buckets(1, noise._EXPONENTIAL, source)[0])
+    bucket = int(noise._buckets(as_words(ALL_ONES), noise._EXPONENTIAL, source)[0])
     assert bucket > len(noise._table(noise._EXPONENTIAL)[0])
     assert abs(bucket / 64 - 2 * 64 * np.log(2)) < 1  # P(|z| > t) = 2^−128
 
@@ -172,8 +189,33 @@ def test_filter_agrees_with_big_integers_near_the_ratio(law: noise._Law) -> None
     for offset in (-9, -4, 4, 9):
         v = np.array(exact) + offset
         keep = v < 2**42
-        accepted = noise._accepted(law, first[keep], j[keep], v[keep], Script())
+        accepted = noise._below_ratio(law, first[keep], j[keep], v[keep], Script())
         np.testing.assert_array_equal(accepted, np.full(keep.sum(), offset < 0))
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def test_first_bits_accept_only_what_all_further_ones_would(law: noise._Law) -> None:
+    rng = np.random.default_rng(4)
+    first, j = rng.integers(0, 500, 40) << 21, rng.integers(0, 2**21, 40)
+    exact = np.array(
+        [noise._mass_ratio(law, int(f), int(f + i), 42) for f, i in zip(first, j, strict=True)]
+    )
+    for offset in range(-4, 4):
+        v = np.minimum((exact >> 16) + offset, 2**26 - 1)
+        sure = noise._surely_accepted(v, law.rise(first, j))
+        assert not (sure & ((v + 1) << 16 > exact - 1)).any()
+    easy = noise._surely_accepted((exact >> 16) * 9 // 10, law.rise(first, j))
+    assert easy.all()
+
+
+@pytest.mark.parametrize("further", [0, ALL_ONES])
+def test_further_bits_of_the_uniform_settle_a_cell(further: int) -> None:
+    first, j = 100 << 21, 2_000_000
+    v = noise._mass_ratio(noise._GAUSSIAN, first, first + j, 42) >> 16  # r is between v and v + 1
+    source = Script([further])
+    found = noise._accepted(noise._GAUSSIAN, as_ints(first), as_ints(j), as_ints(v), source)
+    assert found[0] == (further == 0)
+    assert not source.left
 
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
@@ -183,7 +225,7 @@ def test_proposal_on_the_ratio_is_settled_by_further_bits(law: noise._Law) -> No
     v, more = ratio >> 128, (ratio >> 64) % 2**64
     for next_, accepted in ((more - 2, True), (more + 2, False)):
         source = Script([next_])
-        found = noise._accepted(law, as_ints(first), as_ints(j), as_ints(v), source)
+        found = noise._below_ratio(law, as_ints(first), as_ints(j), as_ints(v), source)
         assert found[0] == accepted
         assert not source.left
 
@@ -215,9 +257,9 @@ def as_ints(value: int) -> IntArray:
 
 def test_rejected_cell_is_redrawn_in_the_same_bucket() -> None:
     table, _ = noise._table(noise._GAUSSIAN)
-    word = (int(table[99]) + int(table[100])) // 2  # bucket 100
-    refused = proposal(2**42 - 1, 0, 2**21 - 1)
-    source = Script([word, refused, proposal(0, 1, 7)])
+    middle = (int(table[99]) + int(table[100])) // 2  # bucket 100
+    refused = word_of(middle >> 48, 2**26 - 1, 0, 2**21 - 1)
+    source = Script([refused, ALL_ONES, word_of(0, 0, 1, 7)])
     k = noise._rounded(1, noise._GAUSSIAN, source)
     assert k[0] == -(((100 << 21) + 7 + 1) // 2)
     assert not source.left
@@ -228,7 +270,7 @@ def test_rejected_cell_is_redrawn_in_the_same_bucket() -> None:
 )
 def test_cells_round_to_the_nearest_grid_point(cell: int, k: int) -> None:
     for minus, sign in ((0, 1), (1, -1)):
-        source = Script([0, proposal(0, minus, cell)])
+        source = Script([word_of(0, 0, minus, cell)])
         assert noise._rounded(1, noise._GAUSSIAN, source)[0] == sign * k
 
 
@@ -237,6 +279,10 @@ def test_cells_round_to_the_nearest_grid_point(cell: int, k: int) -> None:
 
 def test_float_laws_handle_no_and_one_dimension() -> None:
     rng = np.random.default_rng(0)
-    shapes: list[FloatArray] = [noise.knorm(0, rng), noise.knorm(1, rng), noise.wishart(0, rng)]
+    shapes: list[FloatArray] = [
+        float_laws.knorm(0, rng),
+        float_laws.knorm(1, rng),
+        float_laws.wishart(0, rng),
+    ]
     assert [x.shape for x in shapes] == [(0,), (1,), (0, 0)]
-    assert noise.wishart(1, rng)[0, 0] > 0
+    assert float_laws.wishart(1, rng)[0, 0] > 0

@@ -122,7 +122,8 @@ def test_accepted_cells_have_their_law_inside_a_bucket(law: sampling._Law, exact
     mass = -np.diff(exact.sf(8 + np.arange(5) / 256))
     proposed, kept = np.zeros(4), np.zeros(4)
     for _ in range(12):
-        k, accepted = sampling._proposals(law, first, SecureSource())
+        words = SecureSource().words(first.size)
+        k, accepted = sampling._proposals(law, first, words, SecureSource())
         quarter = np.minimum((2 * np.abs(k) - first) >> 19, 3)
         proposed += np.bincount(quarter, minlength=4)
         kept += np.bincount(quarter[accepted], minlength=4)

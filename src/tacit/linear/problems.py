@@ -21,7 +21,8 @@ import numpy as np
 from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.linear.losses import Loss
 from tacit.linear.row_algebra import row_sums, times_each
-from tacit.linear.threads import cores_here, on_all_cores
+from tacit.linear.threads import on_all_cores
+from tacit.machine import cores_here
 
 BLOCK_VALUES = 1 << 19
 """Most numbers in one padded block (4 MiB of float64)."""
@@ -122,7 +123,7 @@ class Problems:
         """(m,): has the task anything to say? Not without rows, nor with one class only, nor with
         a number in them that is none.
 
-        >>> from tacit.linear.losses import Logistic
+        >>>         from tacit.linear.losses import Logistic
         >>> y = np.array([-1.0, 1.0, 1.0])
         >>> Problems(np.ones((3, 1)), y, np.array([0, 2, 3, 3])).speak(Logistic())
         array([ True, False, False])

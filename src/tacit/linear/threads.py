@@ -7,7 +7,6 @@ used by working on several tasks at a time (``on_all_cores``).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,15 +17,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-
-@cache
-def cores_here() -> int:
-    """How many there are: the system is asked once, as its answer takes as long as a small batch.
-
-    >>> cores_here() == os.cpu_count()
-    True
-    """
-    return os.cpu_count() or 1
+from tacit.machine import cores_here, keep_memory
 
 
 @cache
@@ -117,17 +108,6 @@ def isolated() -> Iterator[None]:
 
 
 _HERE = local()
-_KEPT = 31 << 20
-
-
-@cache
-def _keep_memory() -> None:
-    """Lets arrays of a few megabytes be made of memory that others have left. By default glibc
-    hands it back to the system and asks for it again, zeroed page by page, at every operation: a
-    tenth of the time, for which all threads wait in turn. What it keeps follows from the largest
-    array that was given back (mallopt(3), M_MMAP_THRESHOLD), so one is: no page of it is touched.
-    """
-    np.empty(_KEPT, dtype=np.uint8)
 
 
 def on_all_cores(work: Callable[..., Any], *items: Sequence[Any]) -> Iterator[Any]:
@@ -137,7 +117,7 @@ def on_all_cores(work: Callable[..., Any], *items: Sequence[Any]) -> Iterator[An
     >>> list(on_all_cores(max, [1, 5], [3, 2]))
     [3, 5]
     """
-    _keep_memory()
+    keep_memory()
     cores = min(cores_here(), len(items[0]))
     if cores <= 1 or getattr(_HERE, "has_a_core", False):
         yield from map(isolated()(work), *items)

@@ -71,7 +71,9 @@ def noise_multiplier(event: Callable[[float], Event], rounds: int, budget: Budge
 
 def _as_one_gaussian(event: Callable[[float], Event], rounds: int, mu: float) -> float:
     """σ/C with which the losses of so many events vary as much as that of one μ-GDP release."""
-    return max(smallest(lambda z: rounds * variance(event(z)) <= mu * mu, tolerance=1e-3), _SMALLEST)
+    return max(
+        smallest(lambda z: rounds * variance(event(z)) <= mu * mu, tolerance=1e-3), _SMALLEST
+    )
 
 
 def least(

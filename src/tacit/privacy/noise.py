@@ -10,11 +10,13 @@ release rounded to the grid: post-processing, so its guarantee carries over unch
 
 **The sampler is exact**, in this sense: if the words are uniform, k has exactly the law above.
 
-1. |z| falls in a bucket of width 1/64. One word u selects it: U = 0.u… in binary is compared
-   with the thresholds P(|z| < b/64), of which 64 bits are tabulated.
-2. A bucket has 2²¹ cells of width h = 1/(2R). A second word gives a sign, a cell j and 42 bits of
-   a uniform V. The cell is accepted if V < r, r = mass of cell j / mass of cell 0 ≤ 1, since both
-   densities fall with |z|. A rejected cell is drawn again, the bucket never.
+1. |z| falls in a bucket of width 1/64. A word u selects it: U = 0.u… in binary is compared with the
+   thresholds P(|z| < b/64), of which 64 bits are tabulated. Mostly the first 16 bits of a word
+   settle it; where they do not, 48 of another word follow them.
+2. A bucket has 2²¹ cells of width h = 1/(2R). The other 48 bits of the word are a sign, a cell j
+   and 26 bits of a uniform V. The cell is accepted if V < r, r = mass of cell j / mass of cell 0
+   ≤ 1, since both densities fall with |z|; where 26 bits do not settle that, 16 of another word
+   follow them. A rejected cell is drawn again, of a new word, the bucket never.
 3. Cell c = ⌊|z|/h⌋ is rounded to the nearest multiple of 1/R: k = ±⌊(c + 1)/2⌋. Cell 0 gives
    k = 0 with either sign.
 
@@ -40,7 +42,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from tacit.arrays import BoolArray, FloatArray, IntArray
+from tacit.arrays import BoolArray, IntArray
+from tacit.machine import cores_here, keep_memory
 from tacit.privacy.big_integers import UNIT_BITS, exponential_below, half_normal_below
 
 WordArray = np.ndarray[Any, np.dtype[np.uint64]]
@@ -52,8 +55,10 @@ RESOLUTION = 2**26
 """Grid points of secure noise in one standard deviation (Gaussian) or one scale (Laplace)."""
 
 _CELL_BITS = 21  # cells in a bucket: 2R/64
-_ACCEPT_BITS = 42  # 64 = 1 (sign) + 21 (cell) + 42 (accept)
 _GUIDE_BITS = 16
+_FIRST_BITS = 26  # 64 = 16 (guide) + 1 (sign) + 21 (cell) + 26 (accept)
+_ACCEPT_BITS = 42  # with 16 more, where 26 do not settle it
+_OTHERS = np.uint64(2 ** (64 - _GUIDE_BITS) - 1)  # the bits of a word that are not the guide's
 _CHUNK = 2**15  # values at a time: what they need stays in the cache
 
 
@@ -196,16 +201,20 @@ def _settle_bucket(law: _Law, prefix: int, source: Source) -> int:
             prefix, bits = (prefix << 64) | int(source.words(1)[0]), bits + 64
 
 
-def _buckets(count: int, law: _Law, source: Source) -> IntArray:
-    """Independent buckets: the guide settles all but 1% of them, the table all but 2^−50."""
+def _buckets(words: WordArray, law: _Law, source: Source) -> IntArray:
+    """Independent buckets by the first 16 bits of each word: the guide settles all but 1% of them,
+    48 further bits and the table all but 2^−50."""
     table, guide = _table(law)
-    words = source.words(count)
-    buckets: IntArray = guide[words >> np.uint64(64 - _GUIDE_BITS)].astype(np.int64)
+    guided = (words >> np.uint64(64 - _GUIDE_BITS)).view(np.int64)
+    buckets: IntArray = guide[guided].astype(np.int64)
     open_ = np.flatnonzero(buckets < 0)
     if open_.size:
-        buckets[open_] = _settled(table, words[open_], words[open_])
-        for i in open_[buckets[open_] < 0]:
-            buckets[i] = _settle_bucket(law, int(words[i]), source)
+        more = source.words(open_.size) >> np.uint64(_GUIDE_BITS)
+        whole = (words[open_] & ~_OTHERS) | more
+        buckets[open_] = _settled(table, whole, whole)
+        for i, word in zip(open_, whole, strict=True):
+            if buckets[i] < 0:
+                buckets[i] = _settle_bucket(law, int(word), source)
     return buckets
 
 
@@ -227,49 +236,71 @@ def is_below(level: Callable[[int], int], prefix: int, bits: int, source: Source
 
 
 def _accepted(law: _Law, first: IntArray, j: IntArray, v: IntArray, source: Source) -> BoolArray:
-    """V < r for each proposal, v being the first 42 bits of V.
+    """V < r for each proposal, v being the first 26 bits of V.
 
-    r ≥ 1 − rise (up to 2^−43), in integers, accepts 99% of the Gaussian proposals. For the others
-    exp is good to one unit of 2^−42 if its relative error is below 2^−43, a thousand ulps.
+    r ≥ 1 − rise (up to 2^−43), in integers, accepts 99% of the Gaussian proposals.
     """
     rise = law.rise(first, j)
-    accepted: BoolArray = v + (rise >> (UNIT_BITS - _ACCEPT_BITS)) + 3 <= 2**_ACCEPT_BITS
+    accepted = _surely_accepted(v, rise)
     open_ = np.flatnonzero(~accepted)
     if open_.size:
-        ratio = np.exp(rise[open_] * -(2.0**-UNIT_BITS)) * 2.0**_ACCEPT_BITS
-        accepted[open_] = v[open_] + 2 <= ratio
-        for i in open_[np.abs(v[open_] - ratio) < 2]:
-            cells = int(first[i]), int(first[i] + j[i])
-            accepted[i] = is_below(
-                partial(_mass_ratio, law, *cells), int(v[i]), _ACCEPT_BITS, source
-            )
+        bits = _ACCEPT_BITS - _FIRST_BITS
+        more = (source.words(open_.size) >> np.uint64(64 - bits)).view(np.int64)
+        longer = (v[open_] << bits) | more
+        accepted[open_] = _below_ratio(law, first[open_], j[open_], longer, source)
     return accepted
 
 
-def _proposals(law: _Law, first: IntArray, source: Source) -> tuple[IntArray, BoolArray]:
-    """One k for each bucket that starts at cell first, and whether it is accepted."""
-    words = source.words(first.size)
-    v = (words >> np.uint64(64 - _ACCEPT_BITS)).astype(np.int64)
-    j = (words & np.uint64(2**_CELL_BITS - 1)).astype(np.int64)
-    minus = -((words >> np.uint64(_CELL_BITS)) & np.uint64(1)).astype(np.int64)  # 0 or −1
+def _surely_accepted(v: IntArray, rise: IntArray) -> BoolArray:
+    """V < (v + 1)/2^26 ≤ 1 − rise − 2^−43 ≤ r, whatever the further bits of V."""
+    least = rise >> (UNIT_BITS - _FIRST_BITS)
+    least += v
+    return np.asarray(least <= 2**_FIRST_BITS - 3)
+
+
+def _below_ratio(law: _Law, first: IntArray, j: IntArray, v: IntArray, source: Source) -> BoolArray:
+    """The same by the first 42 bits of V: exp is good to one unit of 2^−42 if its relative error
+    is below 2^−43, a thousand ulps."""
+    ratio = np.exp(law.rise(first, j) * -(2.0**-UNIT_BITS)) * 2.0**_ACCEPT_BITS
+    below = np.asarray(v + 2 <= ratio)
+    for i in np.flatnonzero(np.abs(v - ratio) < 2):
+        cells = int(first[i]), int(first[i] + j[i])
+        below[i] = is_below(partial(_mass_ratio, law, *cells), int(v[i]), _ACCEPT_BITS, source)
+    return below
+
+
+def _proposals(
+    law: _Law, first: IntArray, words: WordArray, source: Source
+) -> tuple[IntArray, BoolArray]:
+    """One k for each bucket that starts at cell first, by the last 48 bits of its word, and whether
+    it is accepted."""
+    bits = (words & _OTHERS).view(np.int64)
+    j = bits >> _FIRST_BITS
+    minus = -(j >> _CELL_BITS)  # 0 or −1
+    j &= 2**_CELL_BITS - 1
+    bits &= 2**_FIRST_BITS - 1
     k = first + j
     k += 1
     k >>= 1
     k ^= minus
     k -= minus  # −k where minus = −1, in two's complement
-    return k, _accepted(law, first, j, v, source)
+    return k, _accepted(law, first, j, bits, source)
 
 
 def _rounded(count: int, law: _Law, source: Source) -> IntArray:
-    first = _buckets(count, law, source) << _CELL_BITS
-    k, accepted = _proposals(law, first, source)
+    words = source.words(count)
+    first = _buckets(words, law, source)
+    first <<= _CELL_BITS
+    k, accepted = _proposals(law, first, words, source)
     while (again := np.flatnonzero(~accepted)).size:
-        k[again], accepted[again] = _proposals(law, first[again], source)
+        words = source.words(again.size)
+        k[again], accepted[again] = _proposals(law, first[again], words, source)
     return k
 
 
 def _in_chunks(shape: int | tuple[int, ...], law: _Law, source: Source) -> IntArray:
     """The operating system's words have no order: their chunks are drawn on all cores at once."""
+    keep_memory()
     out = np.empty(shape, dtype=np.int64)
     flat = out.reshape(-1)
 
@@ -279,7 +310,7 @@ def _in_chunks(shape: int | tuple[int, ...], law: _Law, source: Source) -> IntAr
 
     starts = range(0, flat.size, _CHUNK)
     if source.secure and len(starts) > 1:
-        with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(min(len(starts), cores_here())) as pool:
             list(pool.map(draw, starts))
     else:
         for start in starts:
@@ -305,30 +336,3 @@ def rounded_laplace(shape: int | tuple[int, ...], source: Source) -> IntArray:
     1.0
     """
     return _in_chunks(shape, _EXPONENTIAL, source)
-
-
-# --- laws drawn in floating point ----------------------------------------------------------------
-
-
-def knorm(shape: int | tuple[int, ...], rng: np.random.Generator) -> FloatArray:
-    """Vectors along the last axis with density ∝ exp(−‖b‖₂): direction uniform, radius Gamma.
-
-    >>> knorm(3, np.random.default_rng(0)).shape
-    (3,)
-    """
-    vectors = rng.standard_normal(shape)
-    if vectors.size:
-        length = np.sqrt(np.einsum("...i,...i->...", vectors, vectors))
-        radius = rng.gamma(vectors.shape[-1], size=np.shape(length))
-        vectors *= np.asarray(radius / length)[..., None]
-    return vectors
-
-
-def wishart(dim: int, rng: np.random.Generator) -> FloatArray:
-    """W_d(d+1, I): the sum of d + 1 outer products of standard normal vectors.
-
-    >>> bool(np.linalg.eigvalsh(wishart(3, np.random.default_rng(0))).min() > 0)
-    True
-    """
-    factor = rng.standard_normal((dim, dim + 1))
-    return np.asarray(factor @ factor.T)

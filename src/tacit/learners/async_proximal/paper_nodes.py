@@ -22,10 +22,11 @@ from tacit.engine.arrivals import GRADIENT
 from tacit.learners.async_proximal.formulations import Formulation, MeanLoss, OwnPart
 from tacit.privacy.accounting import Pure
 from tacit.privacy.budget import Neighbours
+from tacit.privacy.float_laws import knorm
 from tacit.privacy.mechanisms.clipping import as_rows, check_positive
 from tacit.privacy.mechanisms.grid import snapped
 from tacit.privacy.mechanisms.noisy_statistic import parameters
-from tacit.privacy.noise import knorm, system_generator
+from tacit.privacy.noise import system_generator
 
 UNSOUND = (
     "as published: q was never privatised, so the sensitivity is not one step's; "

@@ -24,8 +24,9 @@ from tacit.linear.row_algebra import or_zero
 from tacit.linear.single_task_fits import INTERCEPT_VARIANCE
 from tacit.privacy.accounting import Approximate
 from tacit.privacy.budget import Budget, Neighbours
+from tacit.privacy.float_laws import knorm
 from tacit.privacy.mechanisms.noisy_statistic import parameters
-from tacit.privacy.noise import Rng, knorm, system_generator
+from tacit.privacy.noise import Rng, system_generator
 
 MEASURED = (
     "as S1 ran it: Lipschitz constants are measured on the data at the fitted models, and the "

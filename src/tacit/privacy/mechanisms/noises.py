@@ -24,9 +24,10 @@ from scipy.special import gammaln
 
 from tacit.arrays import FloatArray, IntArray
 from tacit.privacy.accounting import Gaussian, Pure
+from tacit.privacy.float_laws import knorm, wishart
 from tacit.privacy.mechanisms.clipping import check_positive
 from tacit.privacy.mechanisms.grid import svec, triangle_side
-from tacit.privacy.noise import SecureSource, knorm, rounded_gaussian, rounded_laplace, wishart
+from tacit.privacy.noise import SecureSource, rounded_gaussian, rounded_laplace
 
 Shape = tuple[int, ...]
 Revealed = TypeVar("Revealed", Gaussian, Pure)

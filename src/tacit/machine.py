@@ -1,0 +1,33 @@
+"""The cores and the memory of this process."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import numpy as np
+
+_KEPT = 31 << 20
+
+
+@cache
+def cores_here() -> int:
+    """How many this process may use. The system is asked once: its answer takes as long as the work
+    on a small batch, and what was decided by it stays so for the process.
+
+    >>> 1 <= cores_here() <= (os.cpu_count() or 1)
+    True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def keep_memory() -> None:
+    """Lets arrays of a few megabytes be made of memory that others have left. By default glibc
+    hands it back to the system and asks for it again, zeroed page by page, at every operation: a
+    tenth of the time, for which all threads wait in turn. What it keeps follows from the largest
+    array that was given back (mallopt(3), M_MMAP_THRESHOLD), so one is: no page of it is touched.
+    """
+    np.empty(_KEPT, dtype=np.uint8)
