@@ -123,7 +123,7 @@ class Problems:
         """(m,): has the task anything to say? Not without rows, nor with one class only, nor with
         a number in them that is none.
 
-        >>>         from tacit.linear.losses import Logistic
+        >>> from tacit.linear.losses import Logistic
         >>> y = np.array([-1.0, 1.0, 1.0])
         >>> Problems(np.ones((3, 1)), y, np.array([0, 2, 3, 3])).speak(Logistic())
         array([ True, False, False])
