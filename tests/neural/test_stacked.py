@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InvalidInput
+from tacit.neural import stacked
 from tacit.neural.installation import steady
 from tacit.neural.isolation_trial import same_bits
 from tacit.neural.stacked import Stacked
@@ -231,3 +232,25 @@ def test_the_callers_module_is_not_touched() -> None:
     stacked(stacked.views(stacked.start().repeat(3, 1)), x)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert type(next(iter(module.children()))) is nn.Conv2d
+
+
+def test_pooling_first_gives_the_same_bits_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many ties, zeros and numbers below zero: kernels and rows are small whole numbers."""
+    net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(-1, 2, (4, 1, 10, 10), generator=generator).float()
+
+    def found() -> tuple[Tensor, ...]:
+        both = Stacked(net, x[:2])
+        W = torch.randint(-1, 2, (2, both.size), generator=generator.manual_seed(1)).float()
+        W.requires_grad_()
+        outputs = both(both.views(W), x)
+        factors = torch.randn(outputs.shape, generator=generator)
+        return outputs, *torch.autograd.grad((outputs * factors).sum(), W)
+
+    swapped = found()
+    assert (swapped[0] == 0).any()
+    assert (swapped[0] > 0).any()
+    monkeypatch.setattr(stacked, "_pool_first", lambda _: None)
+    for ours, plain in zip(swapped, found(), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=0, atol=0)

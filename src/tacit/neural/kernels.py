@@ -22,9 +22,15 @@ def patches(x: Tensor, size: tuple[int, int], stride: tuple[int, int], clients: 
     >>> patches(torch.arange(4.0).view(1, 2, 2, 1), (1, 2), (1, 1), 1).tolist()
     [[[0.0, 1.0], [2.0, 3.0]]]
     """
-    found = x.unfold(1, size[0], stride[0]).unfold(2, size[1], stride[1])
-    channels_last = found.permute(0, 1, 2, 4, 5, 3)  # (n, down, across, *size, in)
-    return channels_last.reshape(clients, -1, size[0] * size[1] * x.shape[3])
+    n, *sides, channels = x.shape
+    down, across = (
+        (side - k) // step + 1 for side, k, step in zip(sides, size, stride, strict=True)
+    )
+    image, row, pixel, one = x.contiguous().stride()
+    steps = (image, stride[0] * row, stride[1] * pixel, row, pixel, one)
+    # One view, not unfold's two, of which the compiler writes down the first as well.
+    found = x.contiguous().as_strided((n, down, across, *size, channels), steps)
+    return found.reshape(clients, -1, size[0] * size[1] * channels)
 
 
 def folded(parts: Tensor, height: int, width: int, stride: tuple[int, int]) -> Tensor:

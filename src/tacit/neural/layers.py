@@ -222,13 +222,14 @@ def _plain_conv(layer: Any) -> bool:
     return layer.groups == 1 and tuple(layer.dilation) == (1, 1) and layer.padding_mode == "zeros"
 
 
-def _plain_pool(layer: Any) -> bool:
+def plain_pool(layer: Any) -> bool:
+    """Whether it takes the largest of each window, and tells nothing but that."""
     return layer.dilation in (1, (1, 1)) and not layer.return_indices and not layer.ceil_mode
 
 
 PERSONAL: dict[type[nn.Module], tuple[Callable[[Any], nn.Module], Callable[[Any], bool]]] = {
     nn.Linear: (PersonalLinear, lambda _: True),
     nn.Conv2d: (PersonalConv2d, _plain_conv),
-    nn.MaxPool2d: (FusedMaxPool2d, _plain_pool),
+    nn.MaxPool2d: (FusedMaxPool2d, plain_pool),
 }
 """Layer → (its personal twin, whether the twin can stand for it)."""

@@ -14,6 +14,7 @@ client after the other.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from tacit.errors import InvalidInput
-from tacit.neural.layers import PERSONAL, PersonalLinear
+from tacit.neural.layers import PERSONAL, PersonalLinear, plain_pool
 from tacit.neural.supported_modules import SUPPORTED, require_personal, require_rows
 
 Tape = list[tuple[str, Tensor, Tensor]]
@@ -204,6 +205,9 @@ def parameters_of(path: str) -> tuple[str, str]:
 def _with_personal_layers(module: nn.Module) -> nn.Module | None:
     """A copy of the module; None if a parameter belongs to a layer that has no personal twin."""
     twin = copy.deepcopy(module)
+    for part in twin.modules():
+        if type(part) is nn.Sequential:
+            _pool_first(part)
     for path, layer in list(twin.named_modules()):
         personal, fits = PERSONAL.get(type(layer), (None, None))
         if personal is None or fits is None or not fits(layer):
@@ -215,3 +219,12 @@ def _with_personal_layers(module: nn.Module) -> nn.Module | None:
         parent, _, child = path.rpartition(".")
         setattr(twin.get_submodule(parent), child, personal(layer))
     return twin
+
+
+def _pool_first(layers: nn.Sequential) -> None:
+    """max(0, ·) of the largest instead of the largest of max(0, ·), in place: the same bits, forth
+    and back, of a quarter of the numbers. The first of several equal entries counts either way, and
+    where none is above zero nothing comes back."""
+    for i, (one, other) in enumerate(itertools.pairwise(list(layers))):
+        if type(one) is nn.ReLU and type(other) is nn.MaxPool2d and plain_pool(other):
+            layers[i], layers[i + 1] = other, one
