@@ -14,7 +14,7 @@ from tacit.neural import kernels
 def test_folding_is_the_adjoint_of_taking_patches(stride: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, 7, 9, 3, generator=generator, dtype=torch.float64)
-    rows = kernels.patches(x, (2, 3), stride, 1)
+    rows = kernels.patches(x, (2, 3), stride)
     down, across = (7 - 2) // stride[0] + 1, (9 - 3) // stride[1] + 1
     parts = torch.randn(2, down, across, 2, 3, 3, generator=generator, dtype=torch.float64)
     there = (rows.reshape(parts.shape) * parts).sum()

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def patches(x: Tensor, size: tuple[int, int], stride: tuple[int, int], clients: int) -> Tensor:
-    """x (n, height, width, in) → (clients, n/clients · down · across, size · in), patch by patch.
+def patches(x: Tensor, size: tuple[int, int], stride: tuple[int, int]) -> Tensor:
+    """x (n, height, width, in) → (n, down, across, *size, in), patch by patch, written down.
 
-    >>> patches(torch.arange(4.0).view(1, 2, 2, 1), (1, 2), (1, 1), 1).tolist()
-    [[[0.0, 1.0], [2.0, 3.0]]]
+    >>> patches(torch.arange(4.0).view(1, 2, 2, 1), (1, 2), (1, 1)).flatten(3).tolist()
+    [[[[0.0, 1.0]], [[2.0, 3.0]]]]
     """
     n, *sides, channels = x.shape
     down, across = (
@@ -28,9 +28,8 @@ def patches(x: Tensor, size: tuple[int, int], stride: tuple[int, int], clients: 
     )
     image, row, pixel, one = x.contiguous().stride()
     steps = (image, stride[0] * row, stride[1] * pixel, row, pixel, one)
-    # One view, not unfold's two, of which the compiler writes down the first as well.
-    found = x.contiguous().as_strided((n, down, across, *size, channels), steps)
-    return found.reshape(clients, -1, size[0] * size[1] * channels)
+    # Of this shape: asked for another view of it the compiler writes it down twice.
+    return x.contiguous().as_strided((n, down, across, *size, channels), steps).contiguous()
 
 
 def folded(parts: Tensor, height: int, width: int, stride: tuple[int, int]) -> Tensor:

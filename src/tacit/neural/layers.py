@@ -120,7 +120,7 @@ class _Patches(torch.autograd.Function):
         stride: tuple[int, int],
     ) -> Tensor:
         """x (n, height, width, in) → (n, down, across, out)."""
-        rows = fused(patches, x, size, stride, len(kernel))
+        rows = fused(patches, x, size, stride).view(len(kernel), -1, kernel.shape[1])
         ctx.save_for_backward(rows, kernel)
         ctx.size, ctx.stride, ctx.shape = size, stride, x.shape
         down, across = ((x.shape[i + 1] - size[i]) // stride[i] + 1 for i in range(2))
