@@ -283,6 +283,26 @@ def test_small_inputs_are_learned_alone() -> None:
     assert float((said != fresh.y).double().mean()) < 0.25  # 0.38 at the pace of 1
 
 
+def test_what_is_shared_is_finetuned_at_the_pace_of_a_client_that_learns_slowly() -> None:
+    """At the usual one it would end as noisy as it came: inputs are ten times smaller."""
+    data, fresh = examples([12] * 30), examples([100] * 30, seed=9)
+    local = trainer(Examples(data.X * 0.1, data.y, data.offsets))
+    noisy = 10 * (learned() + noise() / 3)
+    heard = noisy.expand(30, -1).contiguous()
+    slow = finetuned(
+        replace(local, work=work_of("shared", local.work)[1]), heard, heard, "kl", COINS
+    )
+
+    def wrong(models: Tensor) -> float:
+        said = local.stacked(local.stacked.views(models), fresh.X * 0.1).argmax(1)
+        return float((said != fresh.y).double().mean())
+
+    found = taken_home(local, noisy)
+    assert trusting(found).mean() > 0.5
+    assert wrong(found.models) < wrong(slow) - 0.05
+    assert wrong(slow) > wrong(heard) - 0.05
+
+
 def test_large_inputs_are_learned_alone() -> None:
     data = examples([40] * 6)
     X, y = data.X * 3, data.X[:, 0] * 2

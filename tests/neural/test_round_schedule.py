@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from tacit.arrays import FloatArray
-from tacit.errors import NotPure
+from tacit.errors import NoiseWarning, NotPure
 from tacit.neural import mixing
 from tacit.neural.round_costs import multiplier
 from tacit.neural.round_schedule import (
     AMONG_TASKS,
     COOLED,
     FEWEST,
+    HOPELESS,
     MOST,
     RoundSchedule,
     schedule,
@@ -62,6 +63,18 @@ def test_too_few_clients_run_no_round_unless_told_to() -> None:
     assert schedule(zero_out(0.5), few, MLP).rounds == 0
     assert schedule(zero_out(0.5), few, MLP, rounds=7).rounds == 7
     assert schedule(zero_out(0.01), mixing.mean(538), MLP).rounds == 0
+
+
+def test_outputs_that_drown_in_noise_run_no_round_though_parameters_are_few() -> None:
+    """A linear model of ten classes, sixty clients: joining cost .04 to .07 in accuracy."""
+    linear = [(10, 64), (10,)]
+    found = schedule(zero_out(0.5), mixing.mean(60), linear)
+    assert (found.rounds, found.better_alone) == (0, True)
+    assert found.noise_to_signal < HOPELESS
+    with pytest.warns(NoiseWarning, match=r"in each output is 0\.37 .* no round is run"):
+        found.warn()
+    assert schedule(zero_out(0.8), mixing.mean(60), linear).rounds
+    assert schedule(zero_out(0.5), mixing.mean(60), [(2, 64), (2,)]).rounds  # two classes
 
 
 def test_replaced_clients_need_twice_the_crowd() -> None:

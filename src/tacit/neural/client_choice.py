@@ -13,8 +13,9 @@ way            starts from      and is
                                 unlikely: perhaps they are missing by chance
 =============  ===============  =============================================================
 
-A model of one's own is trained at a pace that suits the client's own rows (``paced``): steps that
-are right for pixels in [0, 1] barely move a model of inputs ten times smaller.
+All are trained at a pace that suits the client's own rows (``paced``): steps that are right for
+pixels in [0, 1] barely move a model of inputs ten times smaller. At a slower pace than a client's
+own model the shared one would end where it began, and unlearn nothing of its noise.
 
 **Open.** Cross-entropy lowers the outputs of all classes that a client has no row of. A writer of
 seven characters, of 62, so unlearns most of what is shared; one who only ever writes digits is
@@ -66,7 +67,7 @@ GENTLE = 1 / 3
 """The shared model is finetuned at this share of the learning rate: it is near where it ends."""
 
 PACES = (1.0, 4.0, 16.0, 1 / 4, 1 / 16)
-"""Multiples of the learning rate that a client tries on its own rows, for its own model."""
+"""Multiples of the learning rate that a client tries on its own rows, from the public start."""
 
 TRIAL_STEPS = 30
 """Steps that each pace is tried for: enough to see that one is too long."""
@@ -130,17 +131,17 @@ def settled(
         models = _walked("own", at_pace, own, own, coins.of("own"))
         unknown = np.full((len(own), len(WAYS)), np.nan)
         return Settled(models, np.zeros(len(own), dtype=np.int64), unknown, unknown)
-    begun = {"own": (at_pace, own), "shared": (trainer, start), "open": (trainer, start)}
+    begun: dict[Way, Tensor] = {"own": own, "shared": start, "open": start}
     classes = _classes(trainer)
     offered = WAYS if classes else WAYS[:2]
-    found = [_cross_validated(way, *begun[way], heard, coins) for way in offered]
+    found = [_cross_validated(way, at_pace, begun[way], heard, coins) for way in offered]
     losses, errors = (np.stack(each, axis=1) for each in zip(*found, strict=True))
     ways = chosen_ways(losses, errors, trainer.examples.sizes, classes)
     models = torch.empty_like(heard)
     for number, way in enumerate(offered):
         mine = torch.from_numpy(ways == number).to(heard.device)
         if mine.any():
-            models[mine] = _walked(way, *begun[way], heard, _coins(way, coins))[mine]
+            models[mine] = _walked(way, at_pace, begun[way], heard, _coins(way, coins))[mine]
     return Settled(models, ways, losses, errors)
 
 
