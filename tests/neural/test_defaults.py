@@ -13,6 +13,7 @@ from torch import nn
 
 from tacit import Budget
 from tacit.errors import NoiseWarning
+from tacit.estimator.progress import on_terminal
 from tacit.neural import FederatedMTL
 from tacit.neural.round_schedule import COOLED
 from tacit.privacy.ledger import Ledger
@@ -66,6 +67,23 @@ def test_related_clients_gain_by_joining() -> None:
     brought = joined.private_home_
     assert brought["shared"] > CLIENTS / 2
     assert brought["taken_loss"] < brought["own_loss"]
+
+
+def test_a_terminal_is_told_at_the_end_what_joining_brought(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    X, y, task = drawn(ROWS, related=True, seed=0)
+    torch.manual_seed(0)
+    model = FederatedMTL(
+        nn.Linear(FEATURES, CLASSES), budget=zero_out(4.0), noise="simulated", random_state=0
+    )
+    model.fit(X, y, task, progress=on_terminal)
+    brought = model.private_home_
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"{CLIENTS - brought['own']:.0f} of {CLIENTS} clients take home what")
+    assert f"{brought['taken_errors']:.3f}"[1:] in said
+    fitted(zero_out(4.0), (X, y, task))
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])

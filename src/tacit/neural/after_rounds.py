@@ -1,16 +1,19 @@
-"""What the trusted side does after each round: a checkpoint, and a look at rows that it watches."""
+"""What the trusted side does after each round: a checkpoint, and a look at rows that it watches;
+and what it says after the last."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import sys
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from tacit.engine import Message
+from tacit.engine import Message, Progress
 from tacit.estimator.fitted import column_by_text, columns_of
+from tacit.estimator.progress import on_terminal
 from tacit.neural.checkpoint import Checkpoint, write_checkpoint
 from tacit.neural.client_training import RowLoss
 from tacit.neural.personal import PersonalModels
@@ -67,3 +70,32 @@ class AfterRound:
             line = {"round": float(number)} | self.scored(self.clients.current(shared, kept))
             line["epsilon"] = epsilon_of(self.clients.plan, number, self.budget)
             self.lines.append(line)
+
+
+def say(home: Mapping[str, float], progress: Progress) -> None:
+    """On a terminal that was shown the rounds: what joining brought, which is the trusted side's
+    own view."""
+    if home and progress is on_terminal:
+        sys.stderr.write(in_words(home) + "\n")
+        sys.stderr.flush()
+
+
+def in_words(home: Mapping[str, float]) -> str:
+    """What clients took home (``private_home_``), and what that brought on rows held out.
+
+    >>> in_words({"own": 8, "shared": 52, "open": 0, "own_errors": 0.46, "taken_errors": 0.2})
+    '52 of 60 clients take home what was shared; of rows held out .200 are wrong, alone .460'
+    >>> in_words({"own": 60, "shared": 0, "open": 0})
+    'all 60 clients take home models of their own'
+    """
+    clients = round(home["own"] + home["shared"] + home["open"])
+    joined = clients - round(home["own"])
+    if not joined:
+        return f"all {clients} clients take home models of their own"
+    said = f"{joined} of {clients} clients take home what was shared"
+    for name, what in (("errors", "of rows held out {} are wrong"), ("loss", "loss held out {}")):
+        own, taken = (home.get(f"{whose}_{name}", float("nan")) for whose in ("own", "taken"))
+        if own == own and taken == taken:  # numbers know no errors
+            shares = [f"{share:.3f}".removeprefix("0") for share in (taken, own)]
+            return f"{said}; {what.format(shares[0])}, alone {shares[1]}"
+    return f"{said}"

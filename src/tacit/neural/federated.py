@@ -23,7 +23,7 @@ from tacit.errors import InvalidInput
 from tacit.estimator import learner
 from tacit.estimator.progress import Asked, shown
 from tacit.neural import mixing
-from tacit.neural.after_rounds import AfterRound, watched
+from tacit.neural.after_rounds import AfterRound, say, watched
 from tacit.neural.checkpoint import Checkpoint, left_off, named_run
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
@@ -201,6 +201,7 @@ class FederatedMTL(NetworksInSilos):
         own, brought = self._at_home(trainer, start, clients.heard(outcome.shared), mine)
         centres, self.private_home_ = clients.centres(outcome.shared), brought
         self._set_models(replace(models, centres=centres, models=own), labels)
+        say(brought, progress)
         return self
 
     def _check(self) -> None:

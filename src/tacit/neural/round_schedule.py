@@ -52,8 +52,8 @@ HOPELESS = 4.0
 """Noise over travel: at 4 joining still paid, at 5 no more where clients do well alone."""
 
 DROWNED = 0.3
-"""Noise in an output over what the travel moves it: at .26 joining still paid clients of few rows, at
-.32 nobody, with 3 to 40 classes; with a hidden layer of 100 HOPELESS decides first."""
+"""Noise in an output over what the travel moves it: at .26 joining still paid clients of few rows,
+at .32 nobody, with 3 to 40 classes; with a hidden layer of 100 HOPELESS decides first."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,11 @@ class RoundSchedule:
         if not self.better_alone:
             return
         alone = "; no round is run, nothing is spent, and every client trains alone"
-        if self.noise_to_signal > HOPELESS:
-            found, most, better = self.noise_to_signal, HOPELESS, ", more budget or fewer parameters"
-            where = "all parameters"
-        else:
-            found, most, better = self.in_outputs, DROWNED, " or more budget"
-            where = "each output"
+        found, most, where = self.noise_to_signal, HOPELESS, "all parameters"
+        better = ", more budget or fewer parameters"
+        if found <= most:
+            found, most, where = self.in_outputs, DROWNED, "each output"
+            better = " or more budget"
         warnings.warn(
             f"the noise in {where} is {found:.2g} times as long as the way that the model may go "
             f"there, where {most:g} leave something to learn: more clients{better} would help"

@@ -19,6 +19,7 @@ from tacit.engine import Message, Outcome, Progress
 from tacit.engine.silo_rounds import run_silos, speaking
 from tacit.errors import InvalidInput
 from tacit.estimator.contract import require_fixed_rows
+from tacit.neural.after_rounds import say
 from tacit.neural.client_training import Trainer
 from tacit.neural.fitted_networks import FittedNetworks
 from tacit.neural.guarantee import MEASURED, SEEDED
@@ -155,6 +156,7 @@ class NetworksInSilos(FittedNetworks):
             trainer, models.models, models.models, self._home_coins(of.silos.coins, of.door.run)
         )
         self._set_models(models, labels, own)
+        say(self.private_home_, progress)
 
     def _silo_halves(
         self,
