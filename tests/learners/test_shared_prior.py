@@ -503,11 +503,6 @@ def priors_around(mean: FloatArray) -> Priors:
     return Priors(mean[None], F[None], 0.5, np.array([0.4]), 1.5, np.zeros(2), np.zeros((1, 2, 13)))
 
 
-def test_by_itself_a_task_uses_nothing_shared(small: Problems) -> None:
-    near, far = (priors_around(m).by_itself().at_home(small, Squared()) for m in (MEAN, 100 * MEAN))
-    np.testing.assert_array_equal(near, far)
-
-
 @pytest.mark.parametrize("far", [1e3, 1e200])
 def test_a_second_newton_step_counts_only_for_the_tasks_it_serves(
     small: Problems, far: float, monkeypatch: pytest.MonkeyPatch

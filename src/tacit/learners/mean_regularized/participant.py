@@ -25,7 +25,7 @@ from tacit.linear.model_averaging import (
 )
 from tacit.linear.problems import Problems
 from tacit.linear.row_algebra import directed, or_zero
-from tacit.linear.single_task_fits import PENALTIES, in_own_units, own_path
+from tacit.linear.single_task_fits import PENALTIES, best_alone, in_own_units, own_path
 from tacit.linear.threads import isolated
 
 VOTED = PENALTIES[2:-1:2]  # 0.1, 1, ..., 10⁴: the coarser path on which tasks vote
@@ -84,7 +84,10 @@ class PriorMean:
         return np.stack([math.log(max(1 - self.trust, LEAST_TRUST)) + usual, around + usual])
 
     def mixture(self, home: Home) -> FloatArray:
-        """Each task's model (m, D) in the units of home: the options weighed by their posterior."""
+        """Each task's model (m, D) in the units of home: the options weighed by their posterior;
+        the best for its own rows where no scale is known, in which a vote could be cast."""
+        if self.own_units:
+            return best_alone(home.problems, home.loss)
         problems = in_shared_units(home, self.target_scale, self.feature_scale)
         coef, evidence = self.options(problems, home.loss)
         prior = self.log_prior() + self.vote[: evidence.shape[1]]

@@ -4,7 +4,6 @@ noise; Bayes at home."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from tacit.learners.shared_prior.participant import Tasks
 from tacit.learners.shared_prior.posterior_mixture import Priors
 from tacit.linear.losses import Loss, loss_named
 from tacit.linear.problems import Problems, of_each_chunk
-from tacit.linear.single_task_fits import best_alone, in_own_units
+from tacit.linear.single_task_fits import best_alone
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms.products import WithGaussianNoise
 from tacit.silos.silo_learner import InsideSilos
@@ -45,12 +44,12 @@ class BetweenTasks(PrivateLearner):
         return Tasks(home, facts.n_tasks)
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
-        if APART in shared:
+        if not is_shared(shared):
             return self._allowed(best_alone(home.problems, home.loss))
         return self._allowed(made_at_home(home, shared))
 
     def _spreads(self, home: Home, shared: Message) -> FloatArray:
-        if APART in shared or not home.loss.quadratic:
+        if not (is_shared(shared) and home.loss.quadratic):
             return super()._spreads(home, shared)
         return made_at_home(home, shared, Priors.spreads_at_home)
 
@@ -89,26 +88,20 @@ Making = Callable[[Priors, Problems, Loss], FloatArray]
 """What each task makes of a prior and its rows: numbers of its columns, the intercept's or not."""
 
 
+def is_shared(shared: Message) -> bool:
+    """Whether tasks have anything of each other: not where no common scale is known."""
+    return APART not in shared and not bool(shared["own_units"].value)
+
+
 @isolated()
 def made_at_home(home: Home, shared: Message, make: Making = Priors.at_home) -> FloatArray:
-    """(m, D): each task's mixture, or what else it is to make; in its own units, and by itself,
-    where no scale is known."""
+    """(m, D): each task's mixture, or what else it is to make."""
     values = values_of(shared)
     priors = Priors.of(values).worth_trying()
-    if values["own_units"]:
-        alone = partial(made_by_itself, priors.by_itself(), home.loss, make)
-        return of_each_chunk(home.problems, alone)
     target, features = float(values["target_scale"]), values["feature_scale"]
     scaled = in_shared_units(home, target, features)
     found = of_each_chunk(scaled, lambda problems: make(priors, problems, home.loss))
     return found * units_of(home.loss, target, features)[: found.shape[1]]
-
-
-def made_by_itself(priors: Priors, loss: Loss, make: Making, problems: Problems) -> FloatArray:
-    """(m, D): each task in its own units."""
-    scaled, back = in_own_units(problems, loss)
-    found = make(priors, scaled, loss)
-    return np.asarray(found * back[:, : found.shape[1]])
 
 
 # --- the non-private twin ------------------------------------------------------------------------

@@ -115,11 +115,6 @@ class Priors:
             vote=self.vote[:, kept],
         )
 
-    def by_itself(self) -> Priors:
-        """With no use for what is shared."""
-        only = np.where(np.arange(len(self.handicap)) == 0, 0.0, -np.inf)
-        return replace(self, handicap=only, vote=np.zeros_like(self.vote))
-
     def at_home(self, problems: Problems, loss: Loss) -> FloatArray:
         """(m, D), in the units of ``problems``; a logistic task's likelihood is approximated once
         more where its first mixture lies. That counts where it serves the task: far out, where rows
