@@ -9,7 +9,10 @@ import pytest
 from sklearn import config_context
 from sklearn.base import clone, is_classifier
 from sklearn.inspection import permutation_importance
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from tacit import Budget, SharedPrior, SingleTask
 from tacit.datasets import related_tasks
@@ -151,3 +154,15 @@ def test_scores_without_a_task_name_both_ways_to_say_it() -> None:
     model = SingleTask().fit(d.X, d.y, task=d.task)
     with pytest.raises(InvalidInput, match=r"enable_metadata_routing, or with .*TaskColumn"):
         model.score(d.X, d.y)
+
+
+def test_a_pipeline_asks_its_score_with_and_without_weights() -> None:
+    d = data()
+    weights = np.random.default_rng(1).uniform(1, 2, len(d.y))
+    learner = SingleTask().set_score_request(sample_weight=True)
+    with config_context(enable_metadata_routing=True):
+        model = make_pipeline(StandardScaler(), learner).fit(d.X, d.y, task=d.task)
+        found = model.predict(d.X, task=d.task)
+        assert model.score(d.X, d.y, task=d.task) == pytest.approx(r2_score(d.y, found))
+        weighted = model.score(d.X, d.y, task=d.task, sample_weight=weights)
+    assert weighted == pytest.approx(r2_score(d.y, found, sample_weight=weights))

@@ -116,3 +116,33 @@ def test_nothing_is_held_out_where_people_have_several_rows(
     """Who is drawn would follow from how many rows somebody else has."""
     assert command(*visits, "--protect", "person", "--person", "patient").code == 0
     assert not (tmp_path / "model" / "local.json").exists()
+
+
+DECLARED = ("--range", "age=0:100", "--categories", "ward=a,b,c", "--range", "days=0:20")
+
+
+def without_file(visits: tuple[str, ...]) -> tuple[str, ...]:
+    """The same command, with everything declared on the command line."""
+    at = visits.index("--ranges")
+    return (*visits[:at], *visits[at + 2 :], *DECLARED, "--protect", "person")
+
+
+def test_a_target_declared_on_the_command_line_drops_no_row(
+    visits: tuple[str, ...], command: Command
+) -> None:
+    done = command(*without_file(visits), "--person", "patient")
+    assert done.code == 0, done.err
+
+
+def test_an_empty_target_is_told_where_no_row_may_be_dropped(
+    visits: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    table = tmp_path / "visits.csv"
+    lines = table.read_text().splitlines()
+    lines[7] = lines[7].rpartition(",")[0] + ","
+    table.write_text("\n".join(lines) + "\n")
+    done = command(*without_file(visits), "--person", "patient")
+    assert done.code == 2
+    assert "'days'" in done.err
+    assert "row 8" in done.err
+    assert not (tmp_path / "model" / "run.json").exists()

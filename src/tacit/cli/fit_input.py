@@ -112,7 +112,7 @@ def declared_schema(request: FitRequest, table: FileTable) -> Schema:
 
 def _declarations(request: FitRequest, table: FileTable) -> Declarations:
     """Those of the file, in which everything stands; or of the command line alone."""
-    said = request.columns.columns(table, request.target)
+    said = request.columns.columns(table, request.target, fixed=request.rows_are_public)
     if request.ranges is not None:
         return read_declarations(request.ranges).overridden(said)
     aside = {} if request.person is None else dict.fromkeys([request.person])

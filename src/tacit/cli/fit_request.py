@@ -176,6 +176,11 @@ class FitRequest:
         partitions, whose rows are nowhere together."""
         return self.holdout if self.person is None and self.cluster is None else 0.0
 
+    @property
+    def rows_are_public(self) -> bool:
+        """Whether the number of rows of a task is public, so that none may be dropped."""
+        return self.protect == "person" or self.learner == OF_NODES
+
     def require_sound(self) -> None:
         """Refuse what can be refused before anything is read."""
         _ = self.budget, self.lifetime

@@ -37,15 +37,16 @@ class ColumnOptions:
     categories: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
-    def columns(self, table: FileTable, targets: Sequence[str]) -> Declared:
+    def columns(self, table: FileTable, targets: Sequence[str], *, fixed: bool) -> Declared:
         """What they declare of the table's columns. An empty cell is the middle of a range, or a
-        category of its own; a row without a target takes no part."""
+        category of its own; a row without a target takes no part, or is an error where the number
+        of rows is public and so ``fixed``."""
         found: Declared = dict.fromkeys(self.ignored)
         for name, fields in (*self._ranges(), *self._categories()):
             if name in found:
                 raise InvalidInput(f"{HERE} declares {name!r} twice")
             if name in targets:
-                fields["missing"] = "drop"
+                fields["missing"] = None if fixed else "drop"
             try:
                 found[name] = Column(**fields)
             except InvalidInput as error:

@@ -298,5 +298,6 @@ def require_fixed_rows(schema: Schema, unit: Guarantee) -> None:
     if schema.drops and unit.unit != UNIT.unit:
         raise InvalidInput(
             f'missing="drop" makes the number of rows depend on the data, which is public where '
-            f"{unit.unit} is protected: declare a value that replaces missing ones"
+            f"{unit.unit} is protected: declare a value that replaces missing ones, or nothing of "
+            "them where no cell is empty"
         )

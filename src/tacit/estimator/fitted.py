@@ -117,13 +117,18 @@ class Fitted(Certified):
         if canonical_label(task) in self._column:
             raise InvalidInput(f"task {task!r} took part in the fit; fit again to change its data")
 
-    def score(self, X: Any, y: Any, task: Any = None) -> float:
+    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """R² of predict, or accuracy where there are classes; over all rows. Of several targets
-        the mean of their R²."""
+        the mean of their R². ``sample_weight``: how much each row counts, as scikit-learn's
+        pipelines ask."""
         predicted = self.predict(X, task)
         if has_classes(self):
-            return float(np.mean(predicted == np.asarray(y)))
+            return float(np.average(predicted == np.asarray(y), weights=sample_weight))
         truth = np.asarray(y, dtype=np.float64).reshape(predicted.shape)
+        if sample_weight is not None:
+            from sklearn.metrics import r2_score  # not before it is needed: a slow import
+
+            return float(r2_score(truth, predicted, sample_weight=sample_weight))
         pairs = zip(np.atleast_2d(truth.T), np.atleast_2d(predicted.T), strict=True)
         return float(np.mean([1.0 - nmse(*pair) for pair in pairs]))
 
