@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from tacit import Budget, SharedPrior, SingleTask
 from tacit.datasets import related_tasks
-from tacit.errors import InvalidInput, PrivacyWarning
+from tacit.errors import InvalidInput, PrivacyWarning, UnknownTask
 from tacit.metrics import auc_per_task, nmse
 from tacit.model_selection import TaskColumn, TaskKFold, TaskScorer
 
@@ -159,10 +159,18 @@ def test_scores_without_a_task_name_both_ways_to_say_it() -> None:
 def test_a_pipeline_asks_its_score_with_and_without_weights() -> None:
     d = data()
     weights = np.random.default_rng(1).uniform(1, 2, len(d.y))
-    learner = SingleTask().set_score_request(sample_weight=True)
     with config_context(enable_metadata_routing=True):
+        learner = SingleTask().set_score_request(sample_weight=True)
         model = make_pipeline(StandardScaler(), learner).fit(d.X, d.y, task=d.task)
         found = model.predict(d.X, task=d.task)
         assert model.score(d.X, d.y, task=d.task) == pytest.approx(r2_score(d.y, found))
         weighted = model.score(d.X, d.y, task=d.task, sample_weight=weights)
     assert weighted == pytest.approx(r2_score(d.y, found, sample_weight=weights))
+
+
+def test_folds_that_leave_tasks_out_are_told_what_keeps_them() -> None:
+    d = data()
+    X = np.column_stack([d.task, d.X])
+    model = TaskColumn(SingleTask(), 0).fit(X[d.task < 6], d.y[d.task < 6])
+    with pytest.raises(UnknownTask, match="TaskKFold has each task in every fold"):
+        model.predict(X)

@@ -381,3 +381,20 @@ def test_a_column_gives_bounded_numbers_or_a_tacit_error(column: Column, cells: 
         return
     assert coded.shape == (len(cells), len(column.names_out("a")))
     assert np.isfinite(coded).all()
+
+
+def test_y_is_declared_by_its_own_name_unless_a_feature_has_it() -> None:
+    y = pl.Series("score", [1.0, 70.0])
+    assert as_schema({"score": (0, 70)}, ["age"], y=y).target == Column(0, 70)
+    assert as_schema({"score": (0, 70)}, ["score"], y=y).columns == (Column(0, 70),)
+    frame = pl.DataFrame({"score": [1.0]})
+    assert as_schema({"score": (0, 70)}, ["age"], y=frame).target == Column(0, 70)
+    with pytest.raises(InvalidInput, match="y is declared twice: 'target' and 'score'"):
+        as_schema({"score": (0, 70), "target": (0, 70)}, ["age"], y=y)
+
+
+def test_text_in_a_column_of_which_nothing_was_said_is_told_with_the_way_out() -> None:
+    X = pl.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"]})
+    for ranges in ({}, {"age": (0, 9)}):
+        with pytest.raises(InvalidInput, match=r"holds 'f' in row 0.*ranges=\{'sex': \[\.\.\.\]\}"):
+            as_schema(ranges, X.columns).coded(X)

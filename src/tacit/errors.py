@@ -95,6 +95,11 @@ class UnknownTask(TacitError, KeyError):
             "use adapt() to add it, or predict(unknown='shared')"
         )
 
+    def with_hint(self, hint: str) -> UnknownTask:
+        """The same, with what would help where it was raised."""
+        self.args = (f"{self}; {hint}",)
+        return self
+
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0])
 

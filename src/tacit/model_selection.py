@@ -26,7 +26,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.arrays import IntArray
-from tacit.errors import InvalidInput, nearest
+from tacit.errors import InvalidInput, UnknownTask, nearest
 from tacit.estimator.fitted import Unknown
 from tacit.metrics import accuracy, auc_per_task, nmse, nmse_per_task
 from tacit.parameters import Seed
@@ -96,6 +96,7 @@ class TaskKFold(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no ty
 class TaskColumn(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn ships no types
     """An estimator of ours that finds the task in a column of X, so that tools which know of X and
     y alone can use it: cross_val_score, GridSearchCV, learning_curve, permutation_importance.
+    Once fitted, ``estimator_`` is the learner, with its guarantee_, export and save.
 
     ``column`` is a name, or a number where X is an array. Its own parameters are searched as
     ``estimator__...``. ``unknown="shared"`` predicts rows of tasks that were not fitted.
@@ -136,7 +137,13 @@ class TaskColumn(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # sci
     def _asked(self, method: str, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
         rows, task = apart(X, self.column)
-        return getattr(self.estimator_, method)(rows, task=task, unknown=self.unknown)
+        try:
+            return getattr(self.estimator_, method)(rows, task=task, unknown=self.unknown)
+        except UnknownTask as error:
+            raise error.with_hint(
+                "TaskKFold has each task in every fold, and TaskColumn(..., unknown='shared') "
+                "judges tasks that were not learned from"
+            ) from None
 
     def score(self, X: Any, y: Any) -> float:
         """As that of the estimator: R², or accuracy."""

@@ -309,6 +309,22 @@ def test_runs_are_compared_side_by_side_with_a_page(fitted: Desk, command: Comma
     assert "MeanRegularized" in command("compare", *folders).out
 
 
+def test_a_plan_for_people_tells_both_kinds_of_models(command: Command) -> None:
+    asked = ("plan", "--tasks", 4, "--rows", 20, "--columns", 2, "--epsilon", 1)
+    assert "--protect person" in command(*asked).out
+    done = command(*asked, "--protect", "person", "--json")
+    plan = json.loads(done.out)["plans"][0]
+    assert plan["error"] < plan["public"]
+    assert "Those that anybody may see" in command(*asked, "--protect", "person").out
+
+
+def test_one_task_alone_is_told_before_it_spends(desk: Desk, command: Command) -> None:
+    table = polars.read_csv(desk.table, infer_schema=False)
+    school = table["school"][0]
+    table.filter(polars.col("school") == school).write_csv(desk.table)
+    assert "'school' names one task alone" in command(*desk.fit()).err
+
+
 def test_a_plan_reads_no_data_and_knows_what_helps(command: Command) -> None:
     done = command("plan", "--tasks", 30, "--rows", 6, "--columns", 4, "--epsilon", 3, "--json")
     plans = json.loads(done.out)["plans"]

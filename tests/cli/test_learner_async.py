@@ -54,7 +54,6 @@ def test_a_hand_out_says_which_model_stays(desk: Desk, command: Command) -> None
     [
         ({"neighbours": "zero-out"}, "the number of rows of a task is public"),
         ({"protect": "person"}, "--protect person is for --learner shared or mean"),
-        ({"range": "score=0:70"}, "number of rows depend on the data"),
     ],
 )
 def test_what_nodes_cannot_do_is_refused_in_a_line(

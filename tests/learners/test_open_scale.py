@@ -1,4 +1,4 @@
-"""Sizes of columns that nobody declared: voted on one by one, and not used where they are unclear."""
+"""Sizes of columns that nobody declared: voted on one by one, and unused where unclear."""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ class Answers:
         if self.helped:
             return []
         return [
-            "joining did not help: each task alone predicts as well or better. More tasks, fewer "
-            "columns or a larger epsilon might; tacit plan says how much"
+            "joining did not help: on these rows learning alone predicts as well or better. More "
+            "tasks, fewer columns or a larger epsilon might; tacit plan says how much"
         ]
 
     def to_dict(self) -> dict[str, Any]:

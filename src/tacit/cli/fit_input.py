@@ -149,6 +149,9 @@ def _problems(table: FileTable, request: FitRequest, schema: Schema) -> Iterator
     yield from found
     if any("empty cell(s)" in said for said in found):
         where = HERE if request.ranges is None else request.ranges.name
+        if request.rows_are_public:
+            yield "drop those rows, or say in a file of ranges what one means: missing = NUMBER"
+            return
         yield (
             f"drop those rows, or say what one means: missing = ... in {where}, "
             'where missing = "drop" drops them'
@@ -170,7 +173,12 @@ def warnings_for(request: FitRequest, data: FitData) -> list[str]:
         found.append(
             price_of_ranges(data.schema, request.target, request.budget, data.tasks.n_tasks)
         )
-    if data.tasks.n_features > data.tasks.n_tasks:
+    if data.tasks.n_tasks == 1 and data.person is None:
+        found.append(
+            f"{request.task!r} names one task alone: nobody is there to learn with, and the budget "
+            "is spent all the same; is it the right column?"
+        )
+    elif data.tasks.n_features > data.tasks.n_tasks:
         found.append(
             f"{data.tasks.n_features:,} columns outnumber {data.tasks.n_tasks:,} tasks: little can "
             "be learned together; leave out columns, or declare fewer categories"

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.options import Delta
+from tacit.cli.options import Delta, one_of
 from tacit.cli.output import AsJson, examples, say
 
 EXAMPLES = examples(
     "tacit plan --tasks 40 --rows 30 --columns 12 --epsilon 1",
     "tacit plan --tasks 400 --rows 8 --columns 12 --epsilon 1 --alike 0.8",
+    "tacit plan --tasks 8 --rows 300 --columns 12 --epsilon 1 --protect person",
 )
 
 
@@ -28,6 +29,13 @@ def plan(
     noise: Annotated[
         float, typer.Option(min=0.05, help="Of the target, beside what columns explain of it.")
     ] = 0.5,
+    protect: Annotated[
+        str,
+        one_of(
+            *("task", "person"),
+            told="task: a whole task, from all others; person: one row of it, from all outside.",
+        ),
+    ] = "task",
     as_json: AsJson = False,
 ) -> None:
     """Simulate tasks of this size, and say whether joining would help, and what would change it.
@@ -38,16 +46,18 @@ def plan(
     from tacit.cli.progress import progress_bar
     from tacit.cli.simulation import Situation, variants
 
-    asked = Situation(tasks, rows, columns, epsilon, delta, alike, noise)
+    asked = Situation(tasks, rows, columns, epsilon, delta, alike, noise, protect)
     found, all_of_them = [], variants(asked)
     with progress_bar("simulating") as report:
         for done, (name, situation) in enumerate(all_of_them):
             report(name, done, len(all_of_them))
-            found.append({"change": name} | situation.outcome())
+            size = {"change": name, "tasks": situation.tasks}
+            found.append(size | situation.outcome())
     say({"assumed": vars(asked), "plans": found}, "\n".join(_lines(found)), as_json=as_json)
 
 
 WIDTH = 30
+FEW = 30  # tasks, below which hiding a whole one leaves little to learn
 
 
 def _lines(found: list[dict[str, Any]]) -> list[str]:
@@ -62,4 +72,15 @@ def _lines(found: list[dict[str, Any]]) -> list[str]:
     for each in found:
         bar = "█" * max(1, round(WIDTH * min(1.3, each["error"])))
         lines.append(f"  {each['change']:<28} {each['error']:>6.0%}  {bar}")
+    if "public" in found[0]:
+        lines += [
+            "",
+            f"That is with models which stay at home. Those that anybody may see, as planned: "
+            f"{found[0]['public']:.0%}.",
+        ]
+    elif found[0]["error"] >= 0.97 and found[0]["tasks"] < FEW:
+        lines += [
+            "",
+            "So few tasks can hardly hide a whole one: --protect person hides its people.",
+        ]
     return lines

@@ -30,14 +30,18 @@ class Situation:
     delta: float
     alike: float  # |w_0|² as a share of |w_t|²
     noise: float
+    protect: str = "task"
 
     def outcome(self) -> dict[str, Any]:
-        """The squared error together beside that of each alone, the mean of a few simulations."""
+        """The squared error together beside that of each alone, the mean of a few simulations; of
+        people inside tasks with models at home, and beside it that of models for anybody."""
         errors = np.array([self._errors(draw) for draw in range(DRAWS)]).mean(axis=0)
-        together, alone = errors.tolist()
-        return {"error": together / alone, "together": together, "alone": alone}
+        together, public, alone = errors.tolist()
+        found = {"error": together / alone, "together": together, "alone": alone}
+        return found if self.protect == "task" else found | {"public": public / alone}
 
-    def _errors(self, seed: int) -> tuple[float, float]:
+    def _errors(self, seed: int) -> tuple[float, float, float]:
+        """At home, public and alone."""
         data = related_tasks(
             self.tasks,
             rows=self.rows,
@@ -48,17 +52,20 @@ class Situation:
             rng=np.random.default_rng(seed),
         )
         joint = SharedPrior(
+            unit="task" if self.protect == "task" else "example",
             budget=Budget(self.epsilon, self.delta),
             ranges=data.ranges,
             noise="simulated",
             random_state=seed,
+        ).fit(data.X, data.y, task=data.task)
+        single = SingleTask(ranges=data.ranges).fit(data.X, data.y, task=data.task)
+        public = joint.predict
+        home = public if self.protect == "task" else joint.predict_at_home
+        at_home, anybodys, alone = (
+            float(np.mean((predict(data.X_test, task=data.task_test) - data.y_test) ** 2))
+            for predict in (home, public, single.predict)
         )
-        found = []
-        for model in (joint, SingleTask(ranges=data.ranges)):
-            model.fit(data.X, data.y, task=data.task)
-            off = model.predict(data.X_test, task=data.task_test) - data.y_test
-            found.append(float(np.mean(off**2)))
-        return found[0], found[1]
+        return at_home, anybodys, alone
 
 
 def variants(asked: Situation) -> list[tuple[str, Situation]]:

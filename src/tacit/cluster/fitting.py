@@ -95,7 +95,10 @@ class Partitions:
     ) -> Partitions:
         """Of files that ``read`` makes tasks of; InvalidInput if a task is in two."""
         if schema.from_data or schema.open_columns.any():
-            raise InvalidInput("declare the ranges: files apart from each other cannot find them")
+            names = ", ".join(schema.open_names("the target")) or "all columns"
+            raise InvalidInput(
+                f"declare the ranges of {names}: files apart from each other cannot find them"
+            )
         held = workers.held(read, files)
         labels = workers.reduced(list, workers.each(labels_of, held, None))
         require_whole(dict(zip(files, labels, strict=True)))

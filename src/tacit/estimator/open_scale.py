@@ -2,7 +2,7 @@
 
 Powers of two: one for the targets, one for all undeclared features together, and one for each of
 them, as a column of hundreds beside columns of zeros and ones would make the ones too small for any
-prior. Every task votes for the sizes of its own numbers, one-hot, and the noisy counts are released.
+prior. Every task votes for the sizes of its numbers, one-hot, and the noisy counts are released.
 
 *Sensitivity.* A row has three parts (two where columns are not asked about one by one): the target,
 the features, and the columns. Of each of the first two one entry is 1/√3, of the third one entry a
@@ -94,7 +94,8 @@ def column_exponents(total: FloatArray, sigma: float, undeclared: BoolArray) -> 
     own = counts.max(1) > STANDS_OUT * sigma
     if not own.all() and common.max() <= STANDS_OUT * sigma * math.sqrt(len(counts)):
         return np.zeros(0)
-    return np.where(own, DYADIC[counts.argmax(1)], DYADIC[common.argmax()]).astype(float)
+    found = np.where(own, DYADIC[counts.argmax(1)], DYADIC[common.argmax()])
+    return np.asarray(found, dtype=np.float64)
 
 
 def voted_scales(

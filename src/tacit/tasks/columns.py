@@ -29,7 +29,7 @@ from tacit.tasks.labels import (
     python_values,
     require_declared,
 )
-from tacit.tasks.tables import as_numbers, readable_numbers, require_finite
+from tacit.tasks.tables import as_numbers, readable_numbers, require_finite, undeclared_numbers
 
 _MISSING = -2  # the position of a missing value; -1 is an undeclared one
 
@@ -105,7 +105,8 @@ class Column:
             numbers = readable_numbers(values, name)
             numbers = np.where(np.isfinite(numbers), numbers, np.nan)
         else:
-            numbers = as_numbers(values, name)
+            undeclared = self.low is None and not self.is_open
+            numbers = (undeclared_numbers if undeclared else as_numbers)(values, name)
         if self.missing == "middle" and not self.is_open:
             numbers = np.where(np.isnan(numbers), self.centre, numbers)
         elif isinstance(self.missing, float):

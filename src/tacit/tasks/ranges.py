@@ -13,15 +13,16 @@ from tacit.tasks.columns import Column
 from tacit.tasks.labels import distinct, missing_mask
 from tacit.tasks.schema import Schema, require_width
 from tacit.tasks.tables import as_numbers, as_table, as_vector
-from tacit.tasks.targets import TARGET, target_columns, target_names
+from tacit.tasks.targets import TARGET, name_of_target, target_columns, target_names
 
 Declaration: TypeAlias = Column | tuple[float, float] | Sequence[Hashable] | Literal["private"]
 Ranges: TypeAlias = Mapping[Any, Declaration]
 """Column name, column index or "target" -> a Column, a range (low, high), a list of categories, or
 "private": a range that the run releases.
 
-"target" declares y; a feature of that name is declared by its index. Several targets are declared
-by the names of y's columns, or as "target0", "target1", ...
+"target" declares y, and so does the name that y has itself, as a column of a frame; a feature
+called "target" is declared by its index. Several targets are declared by the names of y's columns,
+or as "target0", "target1", ...
 """
 
 
@@ -50,9 +51,15 @@ def as_schema(
         return _measured_schema(ranges, names, X, y)
     columns, targets = [Column()] * len(names), dict.fromkeys(of_y, Column())
     seen: dict[int, object] = {}
+    own, declared = name_of_target(y), set[str]()
+    own = None if own in names else own
     for key, declaration in _items(ranges):
-        if isinstance(key, str) and key in of_y:
-            targets[key] = _as_column(declaration, TARGET)
+        called = TARGET if own is not None and key == own else key
+        if isinstance(called, str) and called in of_y:
+            if called in declared:
+                raise InvalidInput(f"y is declared twice: {TARGET!r} and {own!r}")
+            declared.add(called)
+            targets[called] = _as_column(declaration, TARGET)
             continue
         j = _column_index(key, names)
         if j in seen:

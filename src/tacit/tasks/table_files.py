@@ -69,7 +69,8 @@ def read_file(path: Path, written: Written | None = None, *, least: int = 1) -> 
             ".parquet, .xlsx, .sqlite or .duckdb"
         )
     if not path.is_file():
-        raise InvalidInput(f"there is no file {str(path)!r}")
+        pattern = "; a pattern of files goes with --cluster in-process" if "*" in path.name else ""
+        raise InvalidInput(f"there is no file {str(path)!r}{pattern}")
     if (how.query is not None) != (kind in DATABASES):
         raise InvalidInput(
             f"--query is for a database, which {path.name} is not"

@@ -82,7 +82,7 @@ class Table:
         """
         if self.matrix is None:
             named = zip(self.values, self.names, strict=True)
-            matrix = np.column_stack([as_numbers(values, name) for values, name in named])
+            matrix = np.column_stack([undeclared_numbers(values, name) for values, name in named])
         else:
             matrix = _to_float64(self.matrix)
         require_finite(matrix, self.names)
@@ -161,6 +161,15 @@ def as_vector(values: object, name: str) -> Array:
     if vector.ndim != 1:
         raise InvalidInput(f"{name} must hold one value per row, got shape {vector.shape}")
     return vector
+
+
+def undeclared_numbers(values: Array, name: str) -> FloatArray:
+    """Those of a column of which nothing was declared."""
+    try:
+        return as_numbers(values, name)
+    except BadCell as error:
+        how = f"; if these are categories, declare them: ranges={{{name!r}: [...]}}"
+        raise BadCell(error.told + how, error.row) from None
 
 
 def as_numbers(values: Array, name: str) -> FloatArray:

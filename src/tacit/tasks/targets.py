@@ -34,7 +34,7 @@ def target_numbers(y: object, name: str = TARGET) -> FloatArray:
     try:
         numbers = as_numbers(values, name)
     except InvalidInput as error:
-        raise InvalidInput(f"{error}; if y holds classes, declare them: classes=...") from None
+        raise InvalidInput(f'{error}; if y holds classes, fit with loss="logistic"') from None
     require_finite(numbers[:, None], [name])
     return numbers
 
@@ -52,6 +52,19 @@ def target_names(y: object) -> tuple[str, ...]:
     if len(names) < 2:
         return (TARGET,)
     return names if named else tuple(f"{TARGET}{k}" for k in range(len(names)))
+
+
+def name_of_target(y: object) -> str | None:
+    """What one target is called where it comes from: a series, or a frame of one column.
+
+    >>> import polars
+    >>> name_of_target(polars.Series("score", [1.0])), name_of_target([1.0])
+    ('score', None)
+    """
+    if is_frame(y):
+        return str(y.columns[0]) if len(y.columns) == 1 else None  # type: ignore[attr-defined] # a frame has them
+    name = getattr(y, "name", None)
+    return name if isinstance(name, str) and name else None
 
 
 def target_columns(y: object) -> dict[str, Any]:

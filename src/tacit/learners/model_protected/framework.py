@@ -27,6 +27,12 @@ Mapping = Callable[[FloatArray], FloatArray]
 SingleTask = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
 """A_st: (M^(t), w̃^(0:t−1) (t, d), X (n, d), y (n,)) of one task → its model ŵ^(t) (d,) (step 7)."""
 
+FORMS = {
+    "mapping": "mapping: mapping(covariances) -> M, of all (t, d, d) so far",
+    "single_task": "single_task: single_task(M, past, X, y) -> w, of one task's (n, d) and (n,)",
+}
+"""What a user is asked for."""
+
 
 @learner
 class ModelProtected(CovarianceLearner):
@@ -54,9 +60,9 @@ class ModelProtected(CovarianceLearner):
 
     def _check(self) -> None:
         super()._check()
-        for name in ("mapping", "single_task"):
+        for name, form in FORMS.items():
             if getattr(self, name) is None:
-                raise InvalidInput(f"ModelProtected is a framework: give it a function as {name}")
+                raise InvalidInput(f"ModelProtected is a framework: give it a function as {form}")
         if self.budget is not None and self.clip_norm == "auto":
             raise InvalidInput("K of the framework is an input in your units: give clip_norm")
 
