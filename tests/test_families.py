@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from sklearn.model_selection import GridSearchCV
 import tacit
 from tacit.datasets import related_tasks
 from tacit.errors import PrivacyWarning
+from tacit.estimator.families import ELSEWHERE
 
 DATA = related_tasks(30, (8, 12), 3, rng=np.random.default_rng(0))
 
@@ -109,6 +112,19 @@ def test_what_is_fitted_in_another_process_is_not_counted_and_not_proven() -> No
     at_home = clone(base).fit(DATA.X, DATA.y, task=DATA.task)
     assert "several processes" in at_home.guarantee_.reason
     assert not at_home.guarantee_.proven
+
+
+def test_what_is_fitted_in_a_fork_is_not_counted_and_not_proven() -> None:
+    """A fork had a copy of the ledger in memory: each child certified what it alone had spent."""
+    model = learner().fit(DATA.X, DATA.y, task=DATA.task)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12+: threads of BLAS
+        child = os.fork()
+    if child == 0:
+        again = model.fit(DATA.X, DATA.y, task=DATA.task).guarantee_
+        os._exit(0 if again.reason == ELSEWHERE and not again.proven else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert model.guarantee_.proven
 
 
 def test_a_file_counts_whatever_process_fits(tmp_path: Path) -> None:

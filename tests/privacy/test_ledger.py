@@ -381,6 +381,28 @@ def test_the_same_key_returns_the_same_bits_in_another_process(tmp_path: Path) -
         assert ledger.spent("a").mu_squared == pytest.approx(0.02)
 
 
+def test_a_fork_spends_nothing_from_a_copy_of_its_parent_s_memory() -> None:
+    """Each child spent from a copy of its own: three certificates said ε = 2 of one ledger that had
+    revealed 4, and one key was drawn by each of them."""
+    ledger = opened([Gaussian(0.1)] * 5)
+
+    def forked() -> None:
+        mechanism = Fake(Gaussian(0.1))
+        for spend in (
+            lambda: ledger.release(mechanism, None, key=key(1)),
+            lambda: ledger.open_run("another", ["a"], Budget(1.0), [Gaussian(0.1)]),
+            lambda: ledger.record_certificate("digest"),
+        ):
+            with pytest.raises(LedgerError, match="cannot go to another process"):
+                spend()
+        own = Ledger.in_memory()
+        own.open_run("run", ["a"], Budget(1.0), [Gaussian(0.1)])
+        own.release(mechanism, None, key=key(1))
+
+    in_a_child(forked)
+    ledger.release(Fake(Gaussian(0.1)), None, key=key(1))
+
+
 def test_a_key_belongs_to_one_mechanism() -> None:
     ledger = opened([Gaussian(0.1), Gaussian(0.2)])
     ledger.release(Fake(Gaussian(0.1)), None, key=key(1))

@@ -33,6 +33,11 @@ class Family:
         self.name = name or secrets.token_hex(4)
         self.ledger: Ledger | None = None
 
+    @property
+    def forked(self) -> bool:
+        """Whether the ledger stayed with another process, of which this is a fork."""
+        return self.ledger is not None and self.ledger.left_behind
+
 
 class Accounted(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no types
     """An estimator with a ``ledger`` parameter."""
@@ -45,7 +50,8 @@ class Accounted(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no ty
         if self.ledger is not None:
             return self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger)
         family = self._family()
-        if family.ledger is None:
+        if family.ledger is None or family.forked:
+            family.elsewhere |= family.forked
             family.ledger = Ledger.in_memory()
         return family.ledger
 
@@ -64,7 +70,8 @@ class Accounted(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no ty
 
     def _uncounted(self) -> list[str]:
         """Why the ledger in memory may not have seen everything."""
-        return [ELSEWHERE] if self.ledger is None and self._family().elsewhere else []
+        family = self._family()
+        return [ELSEWHERE] if self.ledger is None and (family.elsewhere or family.forked) else []
 
     def __sklearn_clone__(self) -> Any:
         twin = super().__sklearn_clone__()

@@ -33,6 +33,9 @@ LONG_TEXT = 4_096
 """A longer payload holds long lists by their digest (long_lists.py)."""
 
 
+STAYS = "an in-memory ledger cannot go to another process; use a file"
+
+
 class Caller:
     """What somebody wants to do inside a transaction, and what came of it."""
 
@@ -164,7 +167,10 @@ class Writing(Record):
         super()._begin(store)
 
     def _transact(self, decide: Callable[[], T]) -> T:
-        """What ``decide`` returns, run inside a transaction, once that is durable."""
+        """What ``decide`` returns, run inside a transaction, once that is durable. Nothing is, of a
+        child's copy of its parent's memory: both would spend the same."""
+        if self._store.left_behind:
+            raise LedgerError(STAYS)
         caller = Caller(decide)
         try:
             self._line.join(caller)

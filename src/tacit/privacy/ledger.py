@@ -48,7 +48,7 @@ from tacit.privacy.chain import (
     link,
     sha256,
 )
-from tacit.privacy.committing import Writing
+from tacit.privacy.committing import STAYS, Writing
 from tacit.privacy.dataset_account import Statement
 from tacit.privacy.ledger_rows import read_entry
 from tacit.privacy.record import checked_key, npy
@@ -104,7 +104,7 @@ class Ledger(Writing):
     def in_memory(
         cls, *, dataset: str = "default", cap: Budget | Sequence[Budget] | None = None
     ) -> Ledger:
-        """A ledger that is gone with its process. A fork continues with a copy."""
+        """A ledger that is gone with its process, and stays in it: no fork spends from a copy."""
         return cls(None, dataset=dataset, cap=cap)
 
     def beside(self, dataset: str, *, cap: Budget | Sequence[Budget] | None = None) -> Ledger:
@@ -114,6 +114,11 @@ class Ledger(Writing):
         other.dataset, other.cap = canonical_label(dataset), checked_cap(cap)
         other._begin(self._store)
         return other
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether it is a forked process's copy of a ledger in memory, from which nobody spends."""
+        return self._store.left_behind
 
     # --- spending --------------------------------------------------------------------------------
 
@@ -322,7 +327,7 @@ class Ledger(Writing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
-            raise LedgerError("an in-memory ledger cannot go to another process; use a file")
+            raise LedgerError(STAYS)
         return _reopened, (str(self.path), self.dataset, self.cap, self._store.read_only)
 
 

@@ -120,6 +120,11 @@ class Store:
         SQLite gives up some by itself."""
         return self._connection.in_transaction and self.changes == changes
 
+    @property
+    def left_behind(self) -> bool:
+        """Whether it is a copy, in a forked process, of what another has in memory."""
+        return self._path is None and self._owner != os.getpid()
+
     def is_ours_since(self, changes: int) -> bool:
         """Whether nobody can have written since this connection had written so many rows."""
         return self._path is None and self.changes == changes
