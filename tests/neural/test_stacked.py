@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tacit.device.installation import steady
 from tacit.errors import InvalidInput
 from tacit.neural import stacked
-from tacit.neural.installation import steady
 from tacit.neural.isolation_trial import same_bits
 from tacit.neural.stacked import Stacked
 

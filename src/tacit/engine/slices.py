@@ -84,9 +84,10 @@ def run_in_slices(
 ) -> Outcome:
     """As ``run_rounds``; of few tasks, or where a release is no sum over tasks, all at once."""
     m = len(door.labels)
+    size = getattr(participant, "together", SLICE)  # some have passes of their own, on a device
     if m <= SLICE or not all(_is_a_sum(step) for step in coordinator.steps):
         return run_rounds(participant, coordinator, door, progress=progress)
-    ranges = [range(start, min(start + SLICE, m)) for start in range(0, m, SLICE)]
+    ranges = [range(start, min(start + size, m)) for start in range(0, m, size)]
     shares = shares_of(door, [len(each) for each in ranges])
     slices = AllSlices([participant.select(each) for each in ranges], shares)
     sums = OtherMechanisms(coordinator, InParts)

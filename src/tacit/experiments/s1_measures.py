@@ -163,7 +163,7 @@ def fitted(tasks: Tasks1, learner: str, epsilon: float | None, seed: int, search
         return _published(tasks, LowRank if learner == LR else GroupSparse, common, search)
     if learner in (MTRL, AGGR):
         return _baseline(tasks, learner, common, search)
-    ours = {
+    ours: dict[str, Any] = {
         SHARED: SharedPrior,
         OUR_LR: LowRank,
         OUR_GS: GroupSparse,

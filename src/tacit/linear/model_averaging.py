@@ -74,11 +74,12 @@ def shares(log_weight: FloatArray) -> FloatArray:
     >>> shares(np.log([[1.0, 3.0]]))
     array([[0.25, 0.75]])
     """
-    flat = log_weight.reshape(len(log_weight), -1)
+    flat: FloatArray = log_weight.reshape(len(log_weight), -1)
     known = np.where(np.isnan(flat), -np.inf, flat)
     best = known.max(axis=1, keepdims=True)
     weight = np.exp(np.where(np.isfinite(best), known - best, 0.0))
-    return np.asarray((weight / row_sums(weight)[:, None]).reshape(log_weight.shape))
+    found: FloatArray = (weight / row_sums(weight)[:, None]).reshape(log_weight.shape)
+    return found
 
 
 # --- what all tasks together find usual ----------------------------------------------------------
@@ -101,7 +102,8 @@ def ballots(log_posterior: FloatArray) -> FloatArray:
     array([[1. , 0.5, 0. ]])
     """
     flat = log_posterior.reshape(len(log_posterior), math.prod(log_posterior.shape[1:]))
-    return np.asarray(np.maximum(1 + flat - flat.max(axis=1, keepdims=True), 0.0))
+    found: FloatArray = np.maximum(1 + flat - flat.max(axis=1, keepdims=True), 0.0)
+    return found
 
 
 def prior_of_votes(total: FloatArray, sigma: float, n_tasks: int) -> FloatArray:

@@ -119,6 +119,15 @@ class Problems:
             sums[some] = np.add.reduceat(values, self.offsets[:-1][some], axis=0)
         return sums
 
+    def levels(self) -> FloatArray:
+        """(m,): the average target; zero without an intercept."""
+        return self.sum_rows(self.X[:, -1] * self.y) / np.maximum(self.sizes, 1)
+
+    def mean_squares(self, model: FloatArray) -> FloatArray:
+        """(m,): what one model (d,) leaves of the targets, squared, on average."""
+        left = self.y - row_sums(self.X * model)
+        return self.sum_rows(left**2) / np.maximum(self.sizes, 1)
+
     def speak(self, loss: Loss) -> BoolArray:
         """(m,): has the task anything to say? Not without rows, nor with one class only, nor with
         a number in them that is none.
@@ -212,6 +221,8 @@ def of_each_chunk(
 ) -> FloatArray:
     """What ``work`` makes of the tasks, (m, ...), and of what else is known of each (m, ...): a
     chunk on each core at a time."""
+    if not isinstance(problems, Problems):
+        return problems.of_each_pass(work, *more)
     most = min(CHUNK, max(1, CHUNK_VALUES // problems.X.shape[1] ** 2))
     chunks = list(problems.chunks(most))
     cuts = np.cumsum([chunk.n_tasks for chunk in chunks[:-1]])
@@ -281,6 +292,21 @@ def _or_nan(
         return function(matrix, *more)
     except np.linalg.LinAlgError:
         return function(np.eye(matrix.shape[1])[None], *more) * np.nan
+
+
+def inverses(B: FloatArray) -> FloatArray:
+    """(I + B)⁻¹ of each positive semi-definite B (m, r, r)."""
+    if not isinstance(B, np.ndarray):
+        return B.inverses()
+    return each_matrix(np.linalg.inv, np.eye(B.shape[1]) + B)
+
+
+def solutions(B: FloatArray, b: FloatArray) -> FloatArray:
+    """(m, r): (I + B)⁻¹b of each positive semi-definite B (m, r, r), for one b (r,)."""
+    if not isinstance(B, np.ndarray):
+        return B.solutions(b)
+    right = np.broadcast_to(b, B.shape[:2])[:, :, None]
+    return each_matrix(np.linalg.solve, np.eye(len(b)) + B, right)[:, :, 0]
 
 
 def spectra(stack: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -9,7 +9,8 @@ are the pivots of I + cT, so that log det(I + cB) = Σ log p_k and bᵀ(I/c + B)
 reflection takes a third of what eigenvectors take, and every further scale next to nothing.
 
 Tasks are the last axis: every operation is one of vectors of tasks, and none is added to another. A
-task of zeros stands behind all others: a sum over one task alone would run in another order.
+task of zeros stands behind all others: a sum over one task alone would run in another order. (Not
+on a device, where tasks come in passes of one shape.)
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ class Tridiagonal:
     diagonal: FloatArray  # (r, m + 1), α
     beside: FloatArray  # (r, m + 1), β; the first is b's
     reflections: tuple[FloatArray, ...]  # v_k (r − k, m + 1): P is the product of all I − vvᵀ
+    n_tasks: int  # m
 
     @classmethod
     def of(cls, B: FloatArray, b: FloatArray) -> Tridiagonal:
         """Of positive semi-definite B (m, r, r) and b (m, r)."""
         m, r = b.shape
-        left = np.zeros((r, r, m + 1))
+        slots = m + 1 if isinstance(b, np.ndarray) else m
+        left = np.zeros_like(B, shape=(r, r, slots), order="C")
         left[:, :, :m] = B.transpose(1, 2, 0)
-        column = np.zeros((r, m + 1))
+        column = np.zeros_like(B, shape=(r, slots), order="C")
         column[:, :m] = b.T
-        diagonal, beside = np.empty((2, r, m + 1))
+        diagonal, beside = np.empty_like(B, shape=(2, r, slots), order="C")
         reflections = []
         for k in range(r):
             v, beside[k] = _reflection(column)
@@ -52,36 +55,39 @@ class Tridiagonal:
             for i in range(0, len(v), TOGETHER):  # left −= vpᵀ + pvᵀ, one half of it mirrored
                 end = i + TOGETHER
                 rows = left[i:end, i:]
-                rows -= v[i:end, None] * p[i:]
-                rows -= p[i:end, None] * v[i:]
+                _less(rows, v[i:end, None], p[i:])
+                _less(rows, p[i:end, None], v[i:])
                 left[end:, i:end] = rows[:, TOGETHER:].swapaxes(0, 1)
             diagonal[k], column, left = left[0, 0], left[0, 1:], left[1:, 1:]
             reflections.append(v)
-        return cls(diagonal, beside, tuple(reflections))
+        return cls(diagonal, beside, tuple(reflections), m)
 
     def path(self, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
         """bᵀ(I/c + B)⁻¹b and log det(I + cB), both (m, L)."""
-        log_det, first = np.zeros((self.beside.shape[1], len(scales))), np.ones(1)
+        shape = self.beside.shape[1], len(scales)
+        log_det, first = np.zeros_like(self.beside, shape=shape), np.ones(1)
         for first in self._pivots(scales):
             log_det += np.log(first)
-        return (scales * self.beside[0][:, None] ** 2 / first)[:-1], log_det[:-1]
+        found = scales * self.beside[0][:, None] ** 2 / first
+        return found[: self.n_tasks], log_det[: self.n_tasks]
 
     def solved(self, scales: FloatArray, weights: FloatArray) -> FloatArray:
         """Σ_c weight (I/c + B)⁻¹b (m, r), of weights (m, L)."""
         pivots = list(self._pivots(scales))[::-1]
         found = np.empty_like(self.diagonal)
-        x = -np.pad(weights, ((0, 1), (0, 0)))
+        x = np.zeros_like(self.beside, shape=(self.beside.shape[1], len(scales)))
+        x[: self.n_tasks] = -weights
         for k, pivot in enumerate(pivots):
             x = -x * scales * self.beside[k][:, None] / pivot
             found[k] = row_sums(x)
         for k, v in reversed(list(enumerate(self.reflections))):
             found[k:] -= v * _inner(v, found[k:])
-        return np.ascontiguousarray(found[:, :-1].T)
+        return found[:, : self.n_tasks].T.copy()
 
     def _pivots(self, scales: FloatArray) -> Iterator[FloatArray]:
         """p_k (m + 1, L), the last first; not below one, as I + cT is not."""
         pivot = np.ones(1)
-        beside = np.zeros(self.beside.shape[1])
+        beside = np.zeros_like(self.beside[0])
         for k in range(len(self.diagonal) - 1, -1, -1):
             away = (scales * beside[:, None]) ** 2 / pivot
             pivot = np.maximum(1 + scales * self.diagonal[k][:, None] - away, 1.0)
@@ -94,7 +100,7 @@ def _reflection(column: FloatArray) -> tuple[FloatArray, FloatArray]:
     and the coordinate that it has there."""
     length = np.sqrt(_inner(column, column))
     there = np.where(column[0] < 0, length, -length)
-    v = column.copy()
+    v: FloatArray = column.copy()
     v[0] -= there
     half = length * (length + np.abs(column[0]))  # ½‖v‖²
     return v / np.sqrt(np.where(half > 0, half, 1.0)), there
@@ -102,4 +108,13 @@ def _reflection(column: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _inner(a: FloatArray, b: FloatArray) -> FloatArray:
     """(m,), over the first axis."""
-    return np.asarray((a * b).sum(axis=0))
+    found: FloatArray = (a * b).sum(axis=0)
+    return found
+
+
+def _less(rows: FloatArray, a: FloatArray, b: FloatArray) -> None:
+    """rows −= ab, in place; a device does not write ab down in between."""
+    if isinstance(rows, np.ndarray):
+        rows -= a * b
+    else:
+        rows.less_product(a, b)

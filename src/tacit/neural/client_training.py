@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from tacit.arrays import IntArray
+from tacit.device.installation import one_thread, steady
 from tacit.errors import InvalidInput
 from tacit.neural.clients import NOBODY, Examples
-from tacit.neural.installation import one_thread, steady
 from tacit.neural.layers import add_product
 from tacit.neural.passes import Pass, Worker, parts, slots, spared, unit_slots
 from tacit.neural.sampling import Everyone, Sampler

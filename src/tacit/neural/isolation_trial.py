@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tacit.device.installation import installation, strict
 from tacit.neural.client_training import Trainer
 from tacit.neural.clients import Examples
-from tacit.neural.installation import installation, strict
 from tacit.neural.sampling import Sampler
 
 ASSUMED = (

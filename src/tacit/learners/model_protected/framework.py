@@ -203,7 +203,7 @@ class OpenTasks:
         """Step 3, or step 4 of Algorithm 5: the clipped models, or the noisy ones."""
         noisy = None if self.noised is None else self.noised(t)
         if noisy is None:
-            return clip_rows(models, self.clip_norm)
+            return np.asarray(clip_rows(models, self.clip_norm))
         return noisy if self.members is None else noisy[self.members]
 
 

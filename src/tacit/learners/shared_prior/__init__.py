@@ -4,11 +4,13 @@ noise; Bayes at home."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 
 from tacit.arrays import FloatArray
-from tacit.engine import Facts, Message, Unprotected
+from tacit.engine import Facts, Message, Progress, Unprotected
+from tacit.errors import InvalidInput
 from tacit.estimator import Home, PrivateLearner, learner
 from tacit.estimator.open_scale import in_shared_units, units_of
 from tacit.learners.shared_prior.apart import APART, NothingShared, must_stay_apart
@@ -20,33 +22,79 @@ from tacit.linear.losses import Loss, loss_named
 from tacit.linear.problems import Problems, of_each_chunk
 from tacit.linear.single_task_fits import best_alone
 from tacit.linear.threads import isolated
+from tacit.parameters import require_parameters
 from tacit.privacy.mechanisms.products import WithGaussianNoise
+from tacit.privacy.planning import UNIT
 from tacit.silos.silo_learner import InsideSilos
+from tacit.tasks import Schema, TaskSet
 
 __all__ = ["Curator", "SharedPrior", "Tasks"]
 
 
 @learner
 class BetweenTasks(PrivateLearner):
-    """``unit="task"``: a whole task is protected from all others, and a curator is trusted."""
+    """``unit="task"``: a whole task is protected from all others, and a curator is trusted.
+
+    ``device``: where tasks compute: "cpu" (numpy), or "cuda", "cuda:1", ... (PyTorch; "torch-cpu"
+    is its CPU, to try it). What is released, and what is promised, is the same."""
+
+    device: str = "cpu"
+
+    _device = None  # while a fit lasts (on_device.py)
 
     @property
     def _takes_several(self) -> bool:
         return True
 
+    def fit_tasks(self, tasks: TaskSet, schema: Schema, *, progress: Progress = None) -> Self:
+        """As of any learner; on a device its memory is given back at the end."""
+        self._device = None if self.device == "cpu" else self._found_device(tasks, schema)
+        try:
+            super().fit_tasks(tasks, schema, progress=progress)
+        finally:
+            self._device = None
+        return self
+
+    def _found_device(self, tasks: TaskSet, schema: Schema) -> Any:
+        from tacit.learners.shared_prior.on_device import Device, device_named
+
+        require_parameters(self)
+        refused = {
+            "is for the squared loss": loss_named(self.loss).targets_are_classes,
+            "is for unit='task'": self._unit().unit != UNIT.unit,
+            "takes one target": tasks.y.ndim > 1,
+            "takes no private ranges: declare the ranges": schema.open_columns.any(),
+            "is for tasks of this process": self._engine is not None,
+        }
+        for why, holds in refused.items():
+            if holds:
+                raise InvalidInput(f"device={self.device!r} {why}, or use device='cpu'")
+        return Device(device_named(self.device), tasks.n_tasks, tasks.n_features + 1)
+
+    def _doubts(self, schema: Schema) -> list[str]:
+        found = "" if self._device is None else self._device.doubt()
+        return [*super()._doubts(schema), *([found] if found else [])]
+
     def _open(self, home: Home) -> Message:
-        return open_prior(home)
+        return open_prior(home, self._tasks(home, home.problems.n_tasks))
 
     def _coordinator(self, facts: Facts) -> Curator | NothingShared:
         return NothingShared() if must_stay_apart(facts) else Curator.planned(facts)
 
     def _participant(self, home: Home, facts: Facts) -> Tasks:
-        return Tasks(home, facts.n_tasks)
+        return self._tasks(home, facts.n_tasks)
+
+    def _tasks(self, home: Home, n_tasks: int) -> Tasks:
+        return Tasks(home, n_tasks) if self._device is None else self._device.tasks(home, n_tasks)
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         if not is_shared(shared):
             return self._allowed(best_alone(home.problems, home.loss))
-        return self._allowed(made_at_home(home, shared))
+        if self._device is None:
+            return self._allowed(made_at_home(home, shared))
+        with self._device.computing():
+            made: Any = made_at_home(home, shared, problems=self._device.moments_of(home))
+        return self._allowed(made if isinstance(made, np.ndarray) else made.host())
 
     def _spreads(self, home: Home, shared: Message) -> FloatArray:
         if not (is_shared(shared) and home.loss.quadratic):
@@ -94,12 +142,18 @@ def is_shared(shared: Message) -> bool:
 
 
 @isolated()
-def made_at_home(home: Home, shared: Message, make: Making = Priors.at_home) -> FloatArray:
-    """(m, D): each task's mixture, or what else it is to make."""
+def made_at_home(
+    home: Home, shared: Message, make: Making = Priors.at_home, problems: Any = None
+) -> FloatArray:
+    """(m, D): each task's mixture, or what else it is to make. ``problems``: those of home, on a
+    device."""
     values = values_of(shared)
     priors = Priors.of(values).worth_trying()
     target, features = float(values["target_scale"]), values["feature_scale"]
-    scaled = in_shared_units(home, target, features)
+    if problems is None:
+        scaled = in_shared_units(home, target, features)
+    else:
+        scaled = problems.scaled(target, features)
     found = of_each_chunk(scaled, lambda problems: make(priors, problems, home.loss))
     return found * units_of(home.loss, target, features)[: found.shape[1]]
 
@@ -110,14 +164,14 @@ UNLIMITED = 1e9
 """μ at which the twin is planned: nothing is added to its sums."""
 
 
-def open_prior(home: Home) -> Message:
+def open_prior(home: Home, tasks: Tasks) -> Message:
     """The same steps, summed exactly."""
     labels, width = tuple(range(home.problems.n_tasks)), home.problems.X.shape[1]
     declared = home.declared_features, home.declared_target
     facts = Facts(labels, width, home.loss, *declared, neighbours="replace", mu=UNLIMITED)
     coordinator = Curator.planned(facts)
     shared: Message = coordinator.start()
-    tasks, state = Tasks(home, facts.n_tasks), None
+    state = None
     for step in coordinator.steps:
         assert isinstance(step.mechanism, WithGaussianNoise)
         rows, state = tasks.contribute(step, shared, state)

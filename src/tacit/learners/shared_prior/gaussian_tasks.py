@@ -14,13 +14,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 
 from tacit.arrays import FloatArray
 from tacit.linear.batched import solve_path
 from tacit.linear.losses import Loss
-from tacit.linear.problems import Problems, each_matrix, moments, spectra
-from tacit.linear.row_algebra import each_times, positive_or_one, row_sums, times_each
+from tacit.linear.problems import Problems, inverses, moments, solutions, spectra
+from tacit.linear.row_algebra import (
+    between,
+    each_times,
+    log_sum_exp,
+    positive_or_one,
+    row_sums,
+    softmax,
+    times_each,
+)
 from tacit.linear.tridiagonal import Tridiagonal
 from tacit.privacy.mechanisms.grid import each_svec, svec
 
@@ -86,10 +93,10 @@ class View:
     @classmethod
     def of(cls, tasks: Likelihoods, mean: FloatArray, F: FloatArray) -> View:
         """Two products a task; the residual is yy − 2gᵀw + wᵀGw at the mean."""
-        there = each_times(tasks.G, np.broadcast_to(mean, tasks.g.shape))
+        there = each_times(tasks.G, mean)
         residual = np.maximum(tasks.yy + row_sums(mean * (there - 2 * tasks.g)), 0.0)
-        B = np.ascontiguousarray(F.T) @ (tasks.G @ F)
-        return cls(tasks, mean, F, B, times_each(tasks.g - there, F), residual)
+        pull = times_each(tasks.g - there, F)
+        return cls(tasks, mean, F, between(tasks.G, F), pull, residual)
 
     @cached_property
     def form(self) -> Tridiagonal:
@@ -142,34 +149,31 @@ class View:
 
     def own_evidence(self, noise: float) -> FloatArray:
         """(m,): log marginal likelihood of a task with a scale and a noise of its own."""
-        return np.asarray(logsumexp(self._over_scales(noise), axis=1))
+        return log_sum_exp(self._over_scales(noise))
 
     def own(self, noise: float) -> tuple[FloatArray, FloatArray]:
         """Each task's own posterior mean of u (m, r), its scale averaged over, and that scale."""
-        weight = softmax(self._over_scales(noise), axis=1)
+        weight = softmax(self._over_scales(noise))
         return self.form.solved(OWN_SCALES, weight), np.exp(row_sums(weight * np.log(OWN_SCALES)))
 
     def along(self, direction: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Slope and curvature (m,) of each log likelihood of mean + a F direction at a = 0, the
         task's own deviation of scale c_k (m,) integrated out."""
-        directions = np.broadcast_to(direction, self.pull.shape)
-        spread = np.eye(len(direction)) + scales[:, None, None] * self.B
-        shrunk = each_matrix(np.linalg.solve, spread, directions[:, :, None])[:, :, 0]
-        return row_sums(shrunk * self.pull), row_sums(shrunk * each_times(self.B, directions))
+        shrunk = solutions(scales[:, None, None] * self.B, direction)
+        return row_sums(shrunk * self.pull), row_sums(shrunk * each_times(self.B, direction))
 
     def scores(self, noise: float) -> tuple[FloatArray, FloatArray]:
         """svec(Ã_k), Ã_k = ω B(I + B)⁻¹, 0 ⪯ Ã_k ⪯ I, and b̃_k = ω(I + B)⁻¹b/s (m, r), b the pull.
 
         ω ≤ 1 is a Student's weight: a task noisier than others says less.
         """
-        identity = np.eye(len(self.mean))
-        inverse = each_matrix(np.linalg.inv, identity + self.B)
+        inverse = inverses(self.B)
         score = each_times(inverse, self.pull)
         left = np.maximum(self.residual - row_sums(score * self.pull), LEAST_RESIDUAL)
-        weight = np.ones(len(left))
+        weight = np.ones_like(left)
         if not self.tasks.noise_is_known:
             weight = np.minimum(1.0, noise**2 * (2 + self.tasks.rows) / (2 * noise**2 + left))
-        information = weight[:, None] * (svec(identity) - each_svec(inverse))
+        information = weight[:, None] * (svec(np.eye(len(self.mean))) - each_svec(inverse))
         return information, score * (weight / noise)[:, None]
 
 
@@ -185,7 +189,8 @@ def _over_noise(
         level += np.clip((fit - rows - precision * level) / (2 * fit + precision), -1, 1)
     fit = left * np.exp(-2 * level)
     at_mode = -rows * level - fit / 2 - precision * level**2 / 2
-    return np.asarray(at_mode - 0.5 * np.log((2 * fit + precision) * spread**2)), level
+    found: FloatArray = at_mode - 0.5 * np.log((2 * fit + precision) * spread**2)
+    return found, level
 
 
 # --- by itself -----------------------------------------------------------------------------------

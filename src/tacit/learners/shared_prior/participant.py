@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from tacit.arrays import FloatArray
+from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.engine import Message, Step
 from tacit.estimator import Home
 from tacit.estimator.open_scale import in_shared_units, scale_votes
@@ -30,7 +30,7 @@ from tacit.learners.shared_prior.shrinkage import bell
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import ballots
 from tacit.linear.problems import Problems, of_each_chunk
-from tacit.linear.row_algebra import directed, or_zero, row_sums
+from tacit.linear.row_algebra import directed, or_zero, row_norms
 from tacit.linear.threads import isolated
 from tacit.privacy.mechanisms.grid import svec, triangle_side
 
@@ -51,36 +51,49 @@ class Tasks:
         """These tasks only, in this order."""
         return replace(self, home=self.home.select(units))
 
+    @property
+    def speaks(self) -> BoolArray:
+        """(m,): has the task anything to say?"""
+        return self.home.speaks
+
+    def scaled(self, target: float, features: FloatArray) -> Problems:
+        """All tasks in the units that are shared."""
+        return in_shared_units(self.home, target, features)
+
+    def voters(self, problems: Problems, chosen: IntArray) -> Problems:
+        """Those among the tasks whose ballots are asked for."""
+        return problems.select(chosen)
+
     @isolated()
     def contribute(
         self, step: Step, shared: Message, state: Kept | None
     ) -> tuple[FloatArray, Kept | None]:
         """One row per task; the mechanism clips it whatever it is."""
         if step.name == "scale":
-            return or_zero(scale_votes(self.home), self.home.speaks), None
+            return or_zero(scale_votes(self.home), self.speaks), None
         values = values_of(shared)
-        scaled = in_shared_units(self.home, float(values["target_scale"]), values["feature_scale"])
+        scaled = self.scaled(float(values["target_scale"]), values["feature_scale"])
         kind, _, number = step.name.partition(" ")
         if kind in VOTES:
             return self._voted(step, values, scaled), None
         known = () if state is None or state[0] != step.name else (state[1],)
         found = of_each_chunk(scaled, partial(self._said, kind, values), *known)
         if kind not in FOLLOWED_BY:
-            return or_zero(found, self.home.speaks), None
-        width = scaled.X.shape[1]
+            return or_zero(found, self.speaks), None
+        width = len(values["feature_scale"]) + 1
         sent = width + 1 if kind == "directions" else width * (width + 1) // 2
-        rows, more = np.hsplit(found, [sent])
-        return or_zero(rows, self.home.speaks), (f"{FOLLOWED_BY[kind]} {number}", more.copy())
+        rows, more = found[:, :sent], found[:, sent:].copy()
+        return or_zero(rows, self.speaks), (f"{FOLLOWED_BY[kind]} {number}", more)
 
     def _voted(self, step: Step, values: Values, problems: Problems) -> FloatArray:
         """The ballots of those whom a public sample asks; the others' are empty."""
         asked = self.home.sampled(voting_share(self.n_tasks))
         chosen = np.flatnonzero(asked) if asked.any() else np.zeros(1, dtype=np.int64)
-        some = problems if asked.all() else problems.select(chosen)
+        some = problems if asked.all() else self.voters(problems, chosen)
         found = of_each_chunk(some, partial(ballots_on, step, values, self.home.loss))
-        rows = np.zeros((problems.n_tasks, found.shape[1]))
+        rows = np.zeros_like(found, shape=(problems.n_tasks, found.shape[1]))
         rows[chosen] = found
-        return or_zero(rows, self.home.speaks & asked)
+        return or_zero(rows, self.speaks & asked)
 
     def _said(
         self, kind: str, values: Values, problems: Problems, known: FloatArray | None = None
@@ -129,22 +142,21 @@ def ballots_on(step: Step, values: Values, loss: Loss, problems: Problems) -> Fl
 
 def levels(problems: Problems) -> FloatArray:
     """(m, K): a vote on the average target, in [−1, 1]; on zero without an intercept."""
-    total = problems.sum_rows(problems.X[:, -1] * problems.y)
-    return bell(np.clip(total / np.maximum(problems.sizes, 1), -1, 1), LEVEL_WIDTH)
+    return bell(np.clip(problems.levels(), -1, 1), LEVEL_WIDTH)
 
 
 def sizes(problems: Problems, told: Lessons) -> FloatArray:
     """(m, K): a vote on the log of the root mean square that the level leaves, over WINDOW."""
-    left = problems.y - row_sums(problems.X * told.mean)
-    square = problems.sum_rows(left**2) / np.maximum(problems.sizes, 1) / USUAL_SIZE**2
+    square = problems.mean_squares(told.mean) / USUAL_SIZE**2
     return bell(np.clip(0.5 * np.log(square + 1e-12) / WINDOW, -1, 1), SIZE_WIDTH)
 
 
 def joined(rows: FloatArray, tilt: float) -> FloatArray:
     """(m, 1 + D): (t, v)/√(1 + t²) of norm one at most, v clipped to norm one by shortening."""
-    length = np.maximum(np.sqrt((np.ascontiguousarray(rows) ** 2).sum(axis=1)), 1.0)[:, None]
-    whole = np.column_stack([np.full(len(rows), tilt), rows / length])
-    return np.asarray(whole / math.sqrt(1 + tilt**2))
+    length = np.maximum(row_norms(rows), 1.0)[:, None]
+    whole = np.concatenate([np.full_like(rows[:, :1], tilt), rows / length], axis=1)
+    found: FloatArray = whole / math.sqrt(1 + tilt**2)
+    return found
 
 
 def centred_triangles(triangles: FloatArray) -> FloatArray:

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import logsumexp
 
-from tacit.arrays import FloatArray
+from tacit.arrays import BoolArray, FloatArray
 from tacit.learners.shared_prior.gaussian_tasks import Alone, Likelihoods, View, likelihoods
 from tacit.linear.losses import Loss
 from tacit.linear.model_averaging import shares
 from tacit.linear.problems import Problems
-from tacit.linear.row_algebra import row_sums, times_each
+from tacit.linear.row_algebra import log_sum_exp, row_sums, times_each
 
 SCALES = 10.0 ** np.arange(-3, 3.01, 0.5)
 """c of every prior, around the voted one."""
@@ -76,9 +75,9 @@ class Priors:
         """(m, D): the mixture of all options; the shared mean where its numbers overflow."""
         views = list(self.views(tasks))
         evidence = self.evidence(views, SCALES)
-        weight = shares(logsumexp(evidence + self.vote, axis=1))
+        weight = shares(log_sum_exp(evidence + self.vote))
         mixed = sum(view.mixed(SCALES, weight[:, i]) for i, view in enumerate(views))
-        sound = np.asarray(np.isfinite(mixed).all(axis=1))
+        sound: BoolArray = np.isfinite(mixed).all(axis=1)  # type: ignore[assignment] # no scalar
         return np.where(sound[:, None], mixed, self.means[0])
 
     def spreads(self, tasks: Likelihoods) -> FloatArray:

@@ -165,7 +165,8 @@ def bell(centres: FloatArray, width: float, spread: FloatArray | float = 0.0) ->
     shape = np.exp(-0.5 * (centres[..., None] - PLACES) ** 2 / variance)
     cells = width / (PLACES[1] - PLACES[0])
     norm = math.sqrt(math.sqrt(math.pi) * cells * (1 + 2 * math.exp(-((math.pi * cells) ** 2))))
-    return np.asarray(shape * width / np.sqrt(variance) / norm)
+    found: FloatArray = shape * width / np.sqrt(variance) / norm
+    return found
 
 
 @cache

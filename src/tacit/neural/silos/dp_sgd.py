@@ -34,10 +34,10 @@ import torch
 from torch import Tensor
 
 from tacit.arrays import Array, FloatArray, IntArray
+from tacit.device.installation import installation
 from tacit.engine import Message, Public, Step
 from tacit.errors import IsolationError
 from tacit.neural.clients import Examples
-from tacit.neural.installation import installation
 from tacit.neural.sampling import Sampler
 from tacit.neural.secret_streams import Coins
 from tacit.neural.silos.people_sums import PeopleRows, PeopleSum

@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 
 from tacit.arrays import IntArray
+from tacit.device.installation import installation, steady, strict
 from tacit.errors import InvalidInput
 from tacit.neural.client_training import RowLoss, Trainer
 from tacit.neural.clients import NOBODY, Examples
 from tacit.neural.finetuning import filled
-from tacit.neural.installation import installation, steady, strict
 from tacit.neural.isolation_trial import public_rows, same_bits
 from tacit.neural.passes import parts
 from tacit.neural.stacked import Stacked, parameters_of

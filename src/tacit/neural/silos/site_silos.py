@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.device.installation import installation
 from tacit.engine import Message
 from tacit.errors import IsolationError
 from tacit.neural.client_training import Trainer
 from tacit.neural.federated import FederatedMTL
 from tacit.neural.inputs import Classes
-from tacit.neural.installation import installation
 from tacit.neural.personal import PersonalModels, require_usable
 from tacit.neural.silos.inside_silos import NetworkHalves, public_models
 from tacit.tasks import Schema, TaskSet

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.arrays import BoolArray, FloatArray
+from tacit.arrays import BoolArray, FloatArray, namespace, on_host
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Neighbours
 
@@ -39,9 +39,13 @@ def by_neighbours(neighbours: Neighbours, *, replace: float, zero_out: float) ->
     raise InvalidInput(f"neighbours must be 'replace' or 'zero-out', got {neighbours!r}")
 
 
-def as_rows(contributions: ArrayLike, *, vectors: bool = False) -> FloatArray:
-    """Contributions as floats, one row per unit; with vectors=True each row must be one vector."""
-    rows = np.asarray(contributions, dtype=np.float64)
+def as_rows(contributions: Any, *, vectors: bool = False) -> Any:
+    """Contributions as floats, one row per unit; with vectors=True each row must be one vector.
+    Where they are on a device (tacit.device.arrays), a tensor there, of doubles already."""
+    if hasattr(contributions, "tensor"):
+        rows = contributions.tensor
+    else:
+        rows = np.asarray(contributions, dtype=np.float64)
     if rows.ndim < 2 or (vectors and rows.ndim != 2):
         shape = "(units, dim)" if vectors else "(units, dim, ...)"
         raise InvalidInput(f"contributions must have shape {shape}, got {rows.shape}")
@@ -81,7 +85,7 @@ def rounding_slack(dim: int) -> float:
     return max(2.0**-40, (dim + 8) * 2.0**-52)
 
 
-def clip_rows(rows: ArrayLike, norm: float | FloatArray, order: int = 2) -> FloatArray:
+def clip_rows(rows: Any, norm: float | FloatArray, order: int = 2) -> Any:
     """Each row scaled to an ℓ1 or ℓ2 norm of at most ``norm`` (one for all, or one for each).
 
     The bound holds in exact arithmetic (see ``rounding_slack``). Zero rows stay zero; a row with
@@ -93,9 +97,9 @@ def clip_rows(rows: ArrayLike, norm: float | FloatArray, order: int = 2) -> Floa
            [0. , 0. ],
            [0. , 0. ]])
     """
-    x = as_rows(rows, vectors=True)
+    x = rows if namespace(rows) is not np else as_rows(rows, vectors=True)
     limit = np.asarray(norm) * (1 - rounding_slack(x.shape[1]))
-    return np.asarray(clipped(x, limit, order)[0])
+    return clipped(x, limit, order, namespace(x))[0]
 
 
 def down_to_one(largest: FloatArray) -> FloatArray:
@@ -119,7 +123,7 @@ def clipped(x: Any, limit: Any, order: int = 2, xp: Any = np) -> tuple[Any, Bool
     if x.shape[1] == 0:
         return x, np.ones(len(x), dtype=bool)
     there = partial(xp.asarray, device=x.device)
-    largest = _on_host(xp.maximum(xp.amax(x, axis=1), -xp.amin(x, axis=1)))  # NaN, if one is
+    largest = on_host(xp.maximum(xp.amax(x, axis=1), -xp.amin(x, axis=1)))  # NaN, if one is
     finite = np.isfinite(largest)
     if not finite.all():
         x, largest = xp.where(there(finite)[:, None], x, 0.0), np.where(finite, largest, 0.0)
@@ -150,10 +154,5 @@ def tree_norms(rows: Any, order: int = 2) -> FloatArray:
         half = (width + 1) // 2
         rows[:, : width - half] += rows[:, half:width]
         width = half
-    found = _on_host(rows[:, 0])
+    found: FloatArray = on_host(rows[:, 0])
     return np.sqrt(found) if order == 2 else found
-
-
-def _on_host(values: Any) -> FloatArray:
-    """As numpy's, wherever they are."""
-    return np.asarray(values if isinstance(values, np.ndarray) else values.cpu())

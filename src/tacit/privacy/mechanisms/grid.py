@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.arrays import FloatArray, IntArray
+from tacit.arrays import FloatArray, IntArray, namespace, on_host
 from tacit.errors import InvalidInput
 from tacit.privacy.noise import RESOLUTION
 
@@ -45,7 +45,8 @@ def each_svec(matrices: FloatArray) -> FloatArray:
     """
     i, j, weights = _triangle(matrices.shape[1])
     flat = matrices.reshape(len(matrices), -1)
-    return np.asarray(flat.take(i * matrices.shape[1] + j, axis=1) * weights)
+    found: FloatArray = flat.take(i * matrices.shape[1] + j, axis=1) * weights
+    return found
 
 
 def smat(vector: ArrayLike) -> FloatArray:
@@ -98,8 +99,9 @@ def grid_sum(rows: FloatArray, scale: float, bound: float) -> IntArray:
     """
     inverse = grid_steps(scale, bound, len(rows))
     total = np.zeros(rows.shape[1], dtype=np.int64)
-    for block in blocks(rows):
-        total += cut(block, inverse).sum(axis=0)
+    xp = namespace(rows)
+    for block in blocks(rows, _BLOCK if xp is np else len(rows) * rows.shape[1]):
+        total += on_host(cut(block, inverse, xp).sum(axis=0))
     return total
 
 
@@ -130,13 +132,14 @@ def svec_grid_sum(rows: FloatArray, scale: float, bound: float) -> IntArray:
     inverse = grid_steps(scale, bound, len(rows))
     dim = rows.shape[1]
     total = np.zeros(dim * (dim + 1) // 2, dtype=np.int64)
-    for block in blocks(rows):
-        W = np.ascontiguousarray(block.T)  # (dim, units of the block)
+    xp = namespace(rows)
+    for block in blocks(rows, _BLOCK if xp is np else len(rows) * rows.shape[1]):
+        W = np.ascontiguousarray(block.T) if xp is np else block.T  # (dim, units of the block)
         offset = 0
         for a in range(dim):  # row a of the upper triangle
             products = W[a:] * (W[a] * inverse)
             products[1:] *= math.sqrt(2)
-            total[offset : offset + dim - a] += products.astype(np.int64).sum(axis=1)
+            total[offset : offset + dim - a] += on_host(cut(products, 1.0, xp).sum(axis=1))
             offset += dim - a
     return total
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.arrays import FloatArray, IntArray
+from tacit.arrays import FloatArray, IntArray, namespace, on_host
 from tacit.errors import InvalidInput
 from tacit.privacy.budget import Neighbours
 from tacit.privacy.mechanisms.clipping import as_rows, clip_rows, shared_clips
@@ -34,6 +34,7 @@ from tacit.privacy.mechanisms.sensitivities import (
 )
 
 _TOGETHER = 2**17  # numbers of rows that are clipped and cut at a time: they stay in a cache
+_TOGETHER_ON_DEVICE = 2**28  # of which a few copies are made there
 
 # --- sums of vectors -----------------------------------------------------------------------------
 
@@ -72,11 +73,12 @@ class Sum:
     def terms(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
         """(units, size): what each unit adds."""
         flat = rows.reshape(len(rows), math.prod(rows.shape[1:]))
-        return clip_rows(flat, clips, order=1 if self.norm == "l1" else 2)
+        clipped: FloatArray = clip_rows(flat, clips, order=1 if self.norm == "l1" else 2)
+        return clipped
 
     def total(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
         """The statistic, in floats."""
-        return self.shaped(self.terms(rows, clips).sum(axis=0), rows.shape)
+        return self.shaped(on_host(self.terms(rows, clips).sum(axis=0)), rows.shape)
 
     def counts(self, rows: FloatArray, clips: FloatArray, scale: float) -> IntArray:
         """The statistic in coordinates, exactly, in steps of the grid of noise of this scale; some
@@ -84,7 +86,8 @@ class Sum:
         size = math.prod(rows.shape[1:])
         grid_steps(scale, self.bound, len(rows))  # all together fit
         total = np.zeros(size, dtype=np.int64)
-        step = max(1, _TOGETHER // max(1, size))
+        together = _TOGETHER if namespace(rows) is np else _TOGETHER_ON_DEVICE
+        step = max(1, together // max(1, size))
         for some in (slice(i, i + step) for i in range(0, len(rows), step)):
             total += grid_sum(self.terms(rows[some], clips[some]), scale, self.bound)
         return total
@@ -115,7 +118,8 @@ class Votes(Sum):
 
     def terms(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
         """What each unit adds."""
-        votes = np.where(np.isfinite(rows), np.maximum(rows, 0.0), np.nan)
+        xp = namespace(rows)
+        votes = xp.where(xp.isfinite(rows), rows.clip(0.0), xp.nan)
         return super().terms(votes, clips)
 
 
@@ -241,7 +245,7 @@ class Covariance(SecondMoments):
     def total(self, rows: FloatArray, clips: FloatArray) -> FloatArray:
         """(d, d)."""
         W = clip_rows(rows, clips)
-        return np.asarray(W.T @ W)
+        return np.asarray(on_host(W.T @ W))
 
     def counts(self, rows: FloatArray, clips: FloatArray, scale: float) -> IntArray:
         """(d(d+1)/2,)."""
