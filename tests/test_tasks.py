@@ -323,7 +323,7 @@ def test_sparse_targets_are_refused_by_name() -> None:
     [
         ([1.0, np.nan, 2.0], "1 missing value.*row 1"),
         ([1.0, np.inf, 2.0], "column 'target' is infinite"),
-        (["a", "b", "a"], "declare them: classes="),
+        (["a", "b", "a"], 'if y holds classes, fit with loss="logistic"'),
         (np.zeros((3, 2, 2)), "Expected 2D|one value per row"),
         ([1.0], "y has 1 rows, X has 3"),
         ([[1], [2], [3]], "row 0; expected a number"),

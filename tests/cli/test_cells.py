@@ -62,6 +62,7 @@ def read(table: Path, ranges: str = RANGES) -> TaskSet:
         loss="auto",
         person=None,
         protect="task",
+        rows_are_public=False,
         columns=ColumnOptions(),
         written=Written(),
     )

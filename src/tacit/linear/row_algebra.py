@@ -58,15 +58,16 @@ def times_each(W: FloatArray, M: FloatArray) -> FloatArray:
 
 
 def each_times(M: FloatArray, W: FloatArray) -> FloatArray:
-    """(m, k): M w of each row w (m, d), or of one for all (d,), and its own M (m, k, d).
+    """(m, k): M w of each row w (m, d) and its own M (m, k, d); one w (d,) or one M (1, k, d) is
+    everybody's.
 
     >>> each_times(np.array([[[0.0, 1.0], [3.0, 0.0]]]), np.array([[1.0, 2.0]]))
     array([[2., 3.]])
     """
     if not isinstance(M, np.ndarray):
         return M.each_times(W)
-    W = np.broadcast_to(W, (len(M), M.shape[2]))
-    return np.asarray(np.matmul(M, np.ascontiguousarray(W)[:, :, None])[:, :, 0])
+    rows = np.ascontiguousarray(W if W.ndim == 2 else np.broadcast_to(W, (len(M), len(W))))
+    return np.asarray(np.matmul(M, rows[:, :, None])[:, :, 0])
 
 
 def between(M: FloatArray, F: FloatArray) -> FloatArray:
