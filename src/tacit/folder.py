@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,8 +106,19 @@ def is_deep(value: Any) -> bool:
         if not level:
             return False
         parts = [part.values() if isinstance(part, dict) else part for part in level]
-        level = [inner for part in parts for inner in part if isinstance(inner, dict | list)]
+        level = [
+            inner for part in parts if _may_nest(part) for inner in part if _nests(type(inner))
+        ]
     return bool(level)
+
+
+def _may_nest(part: Iterable[Any]) -> bool:
+    """Asked of types first: of a million texts there is one."""
+    return any(map(_nests, {*map(type, part)}))
+
+
+def _nests(kind: type) -> bool:
+    return issubclass(kind, dict | list)
 
 
 def read(directory: str | Path) -> Contents:

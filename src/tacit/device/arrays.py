@@ -28,6 +28,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from torch import Tensor
 
 from tacit.arrays import Array
+from tacit.device.constants import sent
+from tacit.linear.tridiagonal import TOGETHER
 
 
 class OnDevice(NDArrayOperatorsMixin):
@@ -73,7 +75,7 @@ class OnDevice(NDArrayOperatorsMixin):
         if isinstance(value, OnDevice):
             return value.tensor
         if isinstance(value, np.ndarray) and value.ndim:
-            return torch.tensor(value, device=self.tensor.device)
+            return sent(value, self.tensor.device)
         return value.item() if isinstance(value, np.ndarray | np.generic) else value
 
     # --- as an array -----------------------------------------------------------------------------
@@ -141,10 +143,11 @@ class OnDevice(NDArrayOperatorsMixin):
         """Halves are added to halves."""
         left = self.tensor.movedim(axis, 0)
         while (width := len(left)) > 1:
-            half = (width + 1) // 2
-            first = left[:half].clone()
-            first[: width - half] += left[half:]
-            left = first
+            half, pairs = (width + 1) // 2, width // 2
+            found = torch.empty_like(left[:half])
+            torch.add(left[:pairs], left[half:], out=found[:pairs])
+            found[pairs:] = left[pairs:half]
+            left = found
         total = left[0] if len(left) else left.new_zeros(left.shape[1:])
         return OnDevice(total.unsqueeze(axis) if keepdims else total)
 
@@ -182,16 +185,20 @@ class OnDevice(NDArrayOperatorsMixin):
 
     def inverses(self) -> OnDevice:
         """(I + B)⁻¹ of positive semi-definite B (m, r, r), by Gauss and Jordan: pivots are at least
-        one, as those of I + B are."""
+        one, as those of I + B are. What is left of the diagonal is mirrored at the end."""
         A = self.tensor.movedim(0, -1).clone()
         A.diagonal(dim1=0, dim2=1).add_(1.0)
         for k in range(len(A)):
-            column = A[:, k].clone()
+            column = torch.cat([A[:k, k], A[k, k:]])
             pivot = column[k].clamp(min=1.0)
             row = column / pivot
-            A.addcmul_(column[:, None], row[None], value=-1)
-            A[:, k], A[k] = row, row
+            for i in range(0, len(A), TOGETHER):
+                some = slice(i, i + TOGETHER)
+                A[some, i:].addcmul_(column[some, None], row[None, i:], value=-1)
+            A[:k, k], A[k, k:] = row[:k], row[k:]
             A[k, k] = -1 / pivot
+        for k in range(len(A)):
+            A[k + 1 :, k] = A[k, k + 1 :]
         return OnDevice(A.neg_().movedim(-1, 0))
 
     def solutions(self, right: Array) -> OnDevice:
@@ -313,10 +320,6 @@ def _like(make: Callable[..., Tensor]) -> Callable[..., OnDevice]:
     return made
 
 
-def _full_like(there: _There, values: Any, value: float) -> OnDevice:
-    return OnDevice(torch.full_like(there(values), value))
-
-
 def _einsum(there: _There, which: str, matrices: Any, rows: Any) -> OnDevice:
     """(i, t): Σ_j of (i, j, t) and (j, t)."""
     assert which == "ijt,jt->it"
@@ -340,7 +343,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "zeros_like": _like(torch.zeros),
     "ones_like": _like(torch.ones),
     "empty_like": _like(torch.empty),
-    "full_like": _full_like,
+    "full_like": lambda there, values, value: OnDevice(torch.full_like(there(values), value)),
     "einsum": _einsum,
     "array_equal": _array_equal,
 }

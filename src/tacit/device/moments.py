@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.arrays import Array, FloatArray, IntArray
+from tacit.arrays import FloatArray, IntArray
 from tacit.device.arrays import OnDevice
 from tacit.linear.problems import Problems
 
@@ -29,6 +29,9 @@ SEGMENT = 64
 
 UNIT = 32
 """Slots come in so many: a CPU's vectors have no rest (neural/passes.py)."""
+
+SENT = 2**24
+"""Numbers that are sent to a GPU at a time."""
 
 MOST_SLOTS = 2**18
 MOST_NUMBERS = 2**28
@@ -244,6 +247,20 @@ def summed(
     return replace(found, n_tasks=m)
 
 
-def _there(values: Array, device: torch.device) -> Tensor:
-    """A copy on the device, in doubles."""
-    return torch.as_tensor(np.ascontiguousarray(values), device=device).double()
+def _there(values: FloatArray, device: torch.device) -> Tensor:
+    """A copy on the device. What is large goes through two buffers that a GPU reads by itself: all
+    cores fill the one while it empties the other."""
+    near = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
+    if device.type != "cuda" or near.numel() <= SENT:
+        return near.to(device, copy=True)
+    found = torch.empty(near.shape, dtype=torch.float64, device=device)
+    stream, target = torch.cuda.current_stream(device), found.view(-1)
+    buffers = [torch.empty(SENT, dtype=torch.float64, pin_memory=True) for _ in range(2)]
+    sent: list[Any] = [None, None]
+    for i, part in enumerate(torch.split(near.view(-1), SENT)):
+        if sent[i % 2] is not None:
+            sent[i % 2].synchronize()
+        buffer = buffers[i % 2][: len(part)].copy_(part)
+        target[i * SENT : i * SENT + len(part)].copy_(buffer, non_blocking=True)
+        sent[i % 2] = stream.record_event()
+    return found

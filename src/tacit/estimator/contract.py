@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -227,7 +228,7 @@ class MultiTaskEstimator(Predicting):
     def _recorded_runs(self, door: Door) -> list[str]:
         """The names under which the ledger knows this run: of those who are charged."""
         charged = [i for i, budget in enumerate(door.budgets) if budget is not None]
-        return list(dict.fromkeys(self._part(door.run, i) for i in charged))
+        return list(dict.fromkeys(map(partial(self._part, door.run), charged)))
 
 
 @learner

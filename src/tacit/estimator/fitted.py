@@ -29,6 +29,7 @@ from tacit.privacy.planning import UNIT
 from tacit.privacy.release import Declared
 from tacit.privacy.signing import SigningKey
 from tacit.tasks import canonical_label, task_codes
+from tacit.tasks.label_texts import canonical_labels
 from tacit.tasks.labels import written_label
 
 Unknown = Literal["error", "shared"]
@@ -263,7 +264,7 @@ def _is_noted(directory: Path, run: str, ledger: Path) -> bool:
 
 def column_by_text(labels: tuple[Hashable, ...]) -> dict[str, int]:
     """The column of each label, by its canonical text."""
-    return {canonical_label(label): i for i, label in enumerate(labels)}
+    return dict(zip(canonical_labels(labels), range(len(labels)), strict=True))
 
 
 def columns_of(known: dict[str, int], task: Any, n_rows: int, *, strict: bool = True) -> IntArray:

@@ -9,13 +9,15 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.arrays import BoolArray, IntArray
+from tacit.arrays import BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
+from tacit.machine import of_slices
 from tacit.parameters import LARGEST
-from tacit.tasks import TaskSet, canonical_label
-from tacit.tasks.schema import with_ones
+from tacit.tasks import TaskSet
+from tacit.tasks.label_texts import canonical_labels
+from tacit.tasks.schema import TOGETHER, with_ones
 from tacit.tasks.targets import TARGET
 
 _NONE = np.zeros(0, dtype=bool)
@@ -62,8 +64,9 @@ class Home:
     @cached_property
     def _lots(self) -> IntArray:
         """(m,), below 2^64."""
-        texts = (canonical_label(label).encode() for label in self.labels)
-        lots = b"".join(hashlib.sha256(text).digest()[:8] for text in texts)
+        sha256 = hashlib.sha256
+        texts = canonical_labels(self.labels)
+        lots = b"".join([sha256(text.encode()).digest()[:8] for text in texts])
         return np.frombuffer(lots, "<u8")
 
     @cached_property
@@ -86,12 +89,22 @@ def problems_of(tasks: TaskSet, intercept: bool) -> Problems:
     return Problems(X, tasks.y, tasks.offsets)
 
 
+def _largest_sizes(columns: FloatArray) -> FloatArray:
+    """(d,), of each column; zero where there are no rows, or none but NaN."""
+
+    def of_some(rows: slice) -> FloatArray:
+        return np.asarray(np.fmax.reduce(np.abs(columns[rows]), axis=0, initial=0.0))
+
+    each = of_slices(of_some, len(columns), TOGETHER)
+    return np.asarray(np.fmax.reduce(each, axis=0)) if each else np.zeros(columns.shape[1])
+
+
 def require_moderate(tasks: TaskSet) -> None:
     """Numbers whose squares do not overflow."""
     targets = np.atleast_2d(tasks.y.T)
     names = (*tasks.feature_names, *[TARGET] * len(targets))
-    for name, column in zip(names, (*tasks.X.T, *targets), strict=True):
-        largest = float(np.fmax.reduce(np.abs(column), initial=0.0))  # perhaps no rows, or NaN
+    found = [_largest_sizes(tasks.X), *map(_largest_sizes, targets[:, :, None])]
+    for name, largest in zip(names, np.concatenate(found).tolist(), strict=True):
         if largest > LARGEST:
             raise InvalidInput(
                 f"column {name!r} reaches {largest:.3g}, more than {LARGEST:.0g}: "

@@ -77,7 +77,7 @@ class Predicting(Fitted):
         """From models (m, d + 1) in scaled units: coef_ (d, m), intercept_ (m,) in units of X. Of
         several outputs (m, k, d + 1): (d, m, k) and (m, k)."""
         self._models = models
-        self._spread = np.zeros_like(models[..., :-1]) if spreads is None else spreads
+        self._spread = np.zeros(models[..., :-1].shape) if spreads is None else spreads
         self._label(labels)
         self.coef_, self.intercept_ = unscaled(self._schema, models)
 

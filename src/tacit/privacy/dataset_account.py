@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.arrays import BoolArray
 from tacit.privacy.accounting import Cost, Event
-from tacit.privacy.prices import with_slack
+from tacit.privacy.prices import groups, with_slack
 from tacit.privacy.runs import Cap, Promise, Run
 
 IN_FLOATS = (
@@ -54,6 +54,7 @@ class Account:
 
     def __init__(self) -> None:
         self._row: dict[str, int] = {}
+        self._found: tuple[tuple[str, ...], NDArray[np.intp]] = ((), np.zeros(0, dtype=np.intp))
         self.costs = np.zeros((0, 3))  # μ², ε, δ₀: what a lifetime cap is held against
         self.pairs = np.zeros((0, 2))  # Σε and Σδ of the runs' own prices
         self.runs = np.zeros(0, dtype=np.intp)
@@ -69,8 +70,11 @@ class Account:
 
     def rows(self, labels: Iterable[str]) -> NDArray[np.intp]:
         """Where these tasks are; a new one has spent nothing."""
-        row = self._row
-        found = [row.setdefault(label, len(row)) for label in labels]
+        asked, row = tuple(labels), self._row
+        if asked == self._found[0]:  # a run's tasks are looked up when it is declared, and stated
+            return self._found[1]
+        fresh = [label for label in dict.fromkeys(asked) if label not in row]
+        row.update(zip(fresh, range(len(row), len(row) + len(fresh)), strict=True))
         new = len(row) - len(self.costs)
         if new:
             self.costs = np.vstack([self.costs, np.zeros((new, 3))])
@@ -82,7 +86,8 @@ class Account:
             self.insecure = np.append(self.insecure, pad)
             self.doubts = {text: np.append(mask, pad) for text, mask in self.doubts.items()}
             self.reports = {plan: np.append(n, zeros) for plan, n in self.reports.items()}
-        return np.array(found, dtype=np.intp)
+        self._found = asked, np.fromiter(map(row.__getitem__, asked), np.intp, len(asked))
+        return self._found[1]
 
     @property
     def labels(self) -> list[str]:
@@ -124,7 +129,8 @@ class Account:
         """Everything that was spent on these tasks, of the worst of them."""
         runs = self.runs[rows]
         known = np.column_stack([runs, self.pairs[rows], self.first[rows], self.costs[rows]])
-        found = {self._pair(*each) for each in set(map(tuple, known.tolist()))}
+        different = [group[0] for group in groups(known, np.ones(len(known), dtype=bool))]
+        found = {self._pair(*each) for each in known[different].tolist()}
         return Statement(
             epsilon=max((pair[0] for pair in found), default=0.0),
             delta=max((pair[1] for pair in found), default=0.0),

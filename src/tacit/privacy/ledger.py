@@ -275,6 +275,8 @@ class Ledger(Writing):
             known = self._state.runs.get(asked.name)
         if known is None:
             return False
+        if asked.declaration() == known.declaration():
+            return True
         mine, theirs = (json.loads(canonical(r.declaration())) for r in (asked, known))
         different = [name for name in mine if not agree(mine[name], theirs[name])]
         if different:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -19,7 +20,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import PURE
 from tacit.privacy.not_covered import not_covered
 from tacit.privacy.release import Key, Mechanism, Release, new_run
-from tacit.privacy.runs import RunTerms
+from tacit.privacy.runs import RunTerms, numbered
 from tacit.tasks.labels import canonical_label, require_one_text
 
 UNIT = Guarantee(
@@ -113,33 +114,37 @@ def open_door(
     """
     budgets = per_task(budget, labels)
     run = run or new_run()
-    parts = [part(run, i) for i in range(len(labels))]
-    if not pure and any(each.delta == 0 for each in budgets):
+    different, _ = numbered(budgets)
+    if not pure and any(each.delta == 0 for each in different):
         raise NotPure(f"delta = 0 with Gaussian releases; pure mechanisms are {', '.join(PURE)}")
     partly = isinstance(budget, Mapping)
     amounts = np.ones(len(labels))
     if not by_plan:
-        amounts = affordable(ledger, parts, labels, budgets, pure=pure, partly=partly)
+        of_run = partial(part, run)
+        amounts = affordable(ledger, of_run, labels, budgets, pure=pure, partly=partly)
     top = float(amounts.max())
-    same = len(set(budgets)) == 1
     return Door(
         ledger,
         run,
         labels,
-        tuple(b if amount > 0 else None for b, amount in zip(budgets, amounts, strict=True)),
+        budgets if np.all(amounts > 0) else _charged(budgets, amounts),
         amounts / top,
         0.0 if pure or by_plan else top,
         rng,
-        Cost(epsilon=top, delta=budgets[0].delta if same else 0.0) if pure else None,
+        Cost(epsilon=top, delta=budgets[0].delta if len(different) == 1 else 0.0) if pure else None,
         promise,
         (*doubts, *([] if rng is None else [SIMULATED])),
         family,
     )
 
 
+def _charged(budgets: Sequence[Budget], amounts: FloatArray) -> tuple[Budget | None, ...]:
+    return tuple(b if amount > 0 else None for b, amount in zip(budgets, amounts, strict=True))
+
+
 def affordable(
     ledger: Ledger,
-    parts: Sequence[str],
+    part: Callable[[int], str],
     labels: Sequence[Hashable],
     budgets: Sequence[Budget],
     *,
@@ -151,12 +156,13 @@ def affordable(
     ``partly``: a task with less left than its budget spends that, one with nothing spends nothing;
     otherwise, or if nobody has anything left, it stops the run.
     """
-    amount = {b: b.epsilon if pure else gaussian_mu(b.epsilon, b.delta) for b in set(budgets)}
-    asked = np.array([amount[b] for b in budgets])
+    different, budget_of = numbered(budgets)
+    amounts = [b.epsilon if pure else gaussian_mu(b.epsilon, b.delta) for b in different]
+    asked = np.array(amounts)[budget_of]
     cap = ledger.lifetime()
     if not cap:
         return asked
-    spent = ledger.costs(labels, before=parts)
+    spent = ledger.costs(labels, before=[*map(part, range(len(labels)))])
     remaining = remaining_epsilon if pure else remaining_mu
     found = {each: remaining(cap[-1], each) for each in set(spent)}
     left = np.array([found[each] for each in spent])

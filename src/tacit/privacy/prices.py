@@ -117,6 +117,8 @@ def event_charge(event: Event, shares: FloatArray) -> FloatArray:
     >>> event_charge(Gaussian(0.5), np.array([1.0, 0.5, 0.0]))[:, 0]
     array([0.25  , 0.0625, 0.    ])
     """
+    if len(shares) > 1 and np.all(shares == shares[0]):  # one for all of them, written once
+        return np.broadcast_to(event_charge(event, shares[:1]), (len(shares), 3))
     charge = np.zeros((len(shares), 3))
     match event:
         case Gaussian(mu):
@@ -139,6 +141,8 @@ def groups(keys: FloatArray, among: BoolArray) -> list[NDArray[np.intp]]:
     rows = np.flatnonzero(among)
     if not rows.size:
         return []
+    if np.all(keys[rows] == keys[rows[0]]):
+        return [rows]
     codes = np.zeros(rows.size, dtype=np.intp)
     for column in keys[rows].T:
         _, code = np.unique(column, return_inverse=True)

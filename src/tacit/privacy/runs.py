@@ -22,7 +22,7 @@ from tacit.privacy.accounting import Event, Poisson, Pure, Visible
 from tacit.privacy.budget import A_TASK, OTHER_TASKS, Budget, Neighbours
 from tacit.privacy.chain import event_from_json, event_to_json
 from tacit.privacy.not_covered import SEVERAL_SILOS
-from tacit.tasks.labels import canonical_label
+from tacit.tasks.label_texts import canonical_labels
 
 SAMPLED: frozenset[type] = frozenset({Poisson, Visible})
 
@@ -236,15 +236,13 @@ def declared(
     """The run that a caller describes, checked; its prices are not computed yet."""
     if not (isinstance(name, str) and isinstance(dataset, str)):
         raise InvalidInput(f"a run and its data set are named by text, got {name!r}, {dataset!r}")
-    labels = tuple(canonical_label(task) for task in tasks)
+    labels = canonical_labels(tasks)
     if not labels or len(set(labels)) < len(labels):
         raise InvalidInput("a run needs at least one task, and each task once")
     caps = [budgets] * len(labels) if isinstance(budgets, Budget) else list(budgets)
     if len(caps) != len(labels):
         raise InvalidInput(f"{len(labels)} tasks, but {len(caps)} budgets")
-    different = tuple(dict.fromkeys(cap for cap in caps if cap is not None))
-    number = {cap: i for i, cap in enumerate(different)}
-    budget_of = np.array([-1 if cap is None else number[cap] for cap in caps], dtype=np.intp)
+    different, budget_of = numbered(caps)
     run = Run(
         name=name,
         dataset=dataset,
@@ -263,6 +261,25 @@ def declared(
     run = run if shares is None else replace(run, shares=_checked_shares(run, shares))
     _require_sense(run)
     return run
+
+
+def numbered(
+    budgets: Sequence[Budget | None],
+) -> tuple[tuple[Budget, ...], NDArray[np.intp]]:
+    """The different ones, and which of them each is; −1 for None. Most tasks have the same object,
+    which is compared once.
+
+    >>> numbered([Budget(2.0), None, Budget(1.0), Budget(2.0)])[1].tolist()
+    [0, -1, 1, 0]
+    """
+    objects = dict(zip(map(id, budgets), budgets, strict=True))
+    place: dict[Budget, int] = {}
+    number = {
+        key: -1 if budget is None else place.setdefault(budget, len(place))
+        for key, budget in objects.items()
+    }
+    of_each = np.fromiter(map(number.__getitem__, map(id, budgets)), np.intp, len(budgets))
+    return tuple(place), of_each
 
 
 def _assumed(plan: Sequence[Event]) -> list[str]:

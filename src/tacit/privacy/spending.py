@@ -20,6 +20,7 @@ from tacit.privacy.chain import Entry, agree, event_from_json
 from tacit.privacy.dataset_account import COMPARED, IN_FLOATS, Account, Statement
 from tacit.privacy.prices import event_charge, priced, refusal
 from tacit.privacy.runs import Promise, Run
+from tacit.tasks.label_texts import canonical_labels
 from tacit.tasks.labels import canonical_label
 
 
@@ -77,6 +78,7 @@ class Spending:
     certificates: set[str] = field(default_factory=set)
     accounts: dict[str, Account] = field(default_factory=dict)
     _rows: dict[str, NDArray[np.intp]] = field(default_factory=dict)  # of each run's tasks
+    _slices: dict[str, slice | NDArray[np.intp]] = field(default_factory=dict)  # where they are
     _place: dict[str, dict[Event, int]] = field(default_factory=dict)  # of each event in the plan
 
     def apply(self, entry: Entry, *, strict: bool = False) -> None:
@@ -123,13 +125,12 @@ class Spending:
         progress.left[self._planned(run, event)] -= 1
         progress.block_due &= type(event) not in run.block_kinds
         account, rows = self.accounts[run.dataset], self._where(run)
-        charged = rows[run.shares > 0]
         if not progress.begun:
             progress.begun = True
-            account.begin(run, charged)
-        account.costs[rows] += charge
+            account.begin(run, rows[run.shares > 0])
+        account.costs[self._side_by_side(run)] += charge
         if not exact:
-            account.insecure[charged] = True
+            account.insecure[rows[run.shares > 0]] = True
             self._claim_delta(run, account, rows)
 
     def _claim_delta(self, run: Run, account: Account, rows: NDArray[np.intp]) -> None:
@@ -184,7 +185,7 @@ class Spending:
         Tasks that are not charged must be promised the same too: a statement speaks of all. And
         where somebody may be in several silos, every silo of the data set is one they may be in.
         """
-        account, rows = self.account(run.dataset), self._where(run)
+        account, rows = self.account(run.dataset), self._side_by_side(run)
         for other in account.promises:
             if other != run.promise and (other.of_several or run.promise.of_several):
                 raise LedgerError(_mismatch("this data set", other, run.promise))
@@ -205,7 +206,7 @@ class Spending:
     def statement(self, dataset: str, tasks: Sequence[Hashable], runs: Sequence[str]) -> Statement:
         """What everything recorded for these tasks adds up to, with these runs' part beside it."""
         account = self.account(dataset)
-        whole = account.statement(account.rows(map(canonical_label, tasks)))
+        whole = account.statement(account.rows(canonical_labels(tasks)))
         asked = [self.runs[run] for run in runs if run in self.runs]  # a spent node has none
         if runs and not asked:
             raise LedgerError(f"run {runs[0]!r} is not on this ledger")
@@ -244,6 +245,17 @@ class Spending:
         if run.name in self.runs:
             self._rows[run.name] = rows
         return rows
+
+    def _side_by_side(self, run: Run) -> slice | NDArray[np.intp]:
+        """The same rows: as a slice, of which nothing is copied, where they lie in their order."""
+        if run.name not in self._slices:
+            rows = self._where(run)
+            alike = bool(np.all(np.diff(rows) == 1))
+            found = slice(int(rows[0]), int(rows[0]) + len(rows)) if alike else rows
+            if run.name not in self.runs:
+                return found
+            self._slices[run.name] = found
+        return self._slices[run.name]
 
     def _planned(self, run: Run, event: Event) -> int:
         """Which planned event this one is; some of it must be left."""

@@ -152,10 +152,17 @@ class Column:
         """Numbers clipped to the range and mapped to [-1, 1]; unchanged without a range."""
         if self.low is None or self.high is None:
             return numbers
-        inside = np.clip(numbers, self.low, self.high)  # first, so that nothing overflows
-        inside -= self.centre
-        inside /= self.half_width
-        return np.clip(inside, -1.0, 1.0, out=inside)
+        return scaled_to_range(numbers, self.low, self.high, self.centre, self.half_width)
+
+
+def scaled_to_range(
+    numbers: FloatArray, low: Any, high: Any, centre: Any, by: Any, out: Any = None
+) -> FloatArray:
+    """Numbers clipped to a range, which is mapped to [-1, 1]; a range, or one for each column."""
+    inside: FloatArray = np.clip(numbers, low, high, out=out)  # first, so that nothing overflows
+    inside -= centre
+    inside /= by
+    return np.clip(inside, -1.0, 1.0, out=inside)
 
 
 def _category_positions(values: Array, categories: Sequence[Hashable], name: str) -> Array:

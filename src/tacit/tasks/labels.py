@@ -24,6 +24,7 @@ import numpy as np
 from tacit.arrays import Array, BoolArray, IntArray
 from tacit.errors import BadCell, InvalidInput, UndeclaredValue
 from tacit.json_converter import to_json
+from tacit.tasks.counting import counted
 
 Classes: TypeAlias = tuple[Hashable, ...]  # two or more
 
@@ -208,6 +209,8 @@ def distinct(values: Array, name: str) -> tuple[tuple[Hashable, ...], IntArray]:
     >>> distinct(np.array(["b", "a", "b"]), "task")
     (('a', 'b'), array([1, 0, 1]))
     """
+    if values.dtype.kind in "iu" and (found := counted(values)) is not None:
+        return found
     if values.dtype.kind in NUMERIC:
         unique, codes = np.unique(values, return_inverse=True)
         return tuple(unique.tolist()), codes.astype(np.int64, copy=False)

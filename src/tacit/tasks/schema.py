@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tacit.arrays import BoolArray, FloatArray
+from tacit.arrays import Array, BoolArray, FloatArray
 from tacit.errors import InvalidInput
 from tacit.json_converter import fields_to_json
-from tacit.tasks.columns import Column
+from tacit.machine import of_slices
+from tacit.tasks.columns import Column, scaled_to_range
 from tacit.tasks.labels import Classes
-from tacit.tasks.tables import as_table, as_vector, require_finite
+from tacit.tasks.tables import Table, as_numbers, as_table, as_vector, require_finite
 from tacit.tasks.targets import class_labels, class_signs, target_columns, target_numbers
 
 MOST_COLUMNS = 10_000
 """Of the columns that a learner sees. A covariance, or the normal equations of one task, has the
 square of that in numbers, here 0.8 GB: more is refused before a row is coded or anything spent.
 """
+
+TOGETHER = 2**13
+"""Rows that are scaled, or looked at, by one core at a time."""
 
 
 @dataclass(frozen=True)
@@ -181,13 +185,42 @@ class Schema:
         table = as_table(X).arranged_as(self.feature_names)
         if self.is_identity and strict:
             return np.array(table.to_numbers(), order="C")
-        coded = np.ones((table.n_rows, sum(self._widths) + 1))[:, :-1]  # as ``with_ones`` needs it
+        coded = np.empty((table.n_rows, sum(self._widths) + 1))  # as ``with_ones`` needs it
+        if table.matrix is None or not self._ranges_only:
+            self._code(coded, table, strict=strict)
+            return coded[:, :-1]
+        try:
+            of_slices(self._scaling(coded, table.matrix), table.n_rows, TOGETHER)
+        except InvalidInput:  # a column at a time, which is told of all rows
+            self._code(coded, table, strict=strict)
+        return coded[:, :-1]
+
+    def _code(self, coded: FloatArray, table: Table, *, strict: bool) -> None:
+        """Column by column, and a last one of ones."""
         stops = np.cumsum(self._widths)
         declared = zip(self.columns, table.values, self.feature_names, stops, strict=True)
         for column, values, name, stop in declared:
             part = column.transform(values, name, strict=strict)
             coded[:, stop - part.shape[1] : stop] = part
-        return coded
+        coded[:, -1] = 1.0
+
+    @property
+    def _ranges_only(self) -> bool:
+        """Whether every column is of numbers in a range, none of them missing."""
+        return all(column.low is not None and column.missing is None for column in self.columns)
+
+    def _scaling(self, coded: FloatArray, matrix: Array) -> Callable[[slice], None]:
+        """The same of some rows, all columns at once, elementwise."""
+        told = [(c.low, c.high, c.centre, c.half_width) for c in self.columns]
+        low, high, centre, by = np.array(told, dtype=np.float64).T
+
+        def scale(rows: slice) -> None:
+            numbers = as_numbers(matrix[rows], "X")
+            require_finite(numbers, self.feature_names)
+            scaled_to_range(numbers, low, high, centre, by, out=coded[rows, :-1])
+            coded[rows, -1] = 1.0
+
+        return scale
 
     def coded_target(self, y: object) -> FloatArray:
         """y (N,) scaled and clipped to [-1, 1], or classes as -1 and +1; NaN: a row to drop.
@@ -236,7 +269,8 @@ class Schema:
         """
         slopes = (np.asarray(coef).T / self.scale).T
         level = np.asarray(intercept) - self.offset @ slopes
-        return self.target_scale * slopes, np.asarray(self.inverse_target(level))
+        slopes *= self.target_scale
+        return slopes, np.asarray(self.inverse_target(level))
 
     def rescale(self, models: FloatArray) -> FloatArray:
         """Models (m, d_out + 1), the intercept last, from the units of X and y to scaled ones: the
@@ -292,7 +326,8 @@ def with_ones(X: FloatArray) -> FloatArray:
     wide = X.base
     if isinstance(wide, np.ndarray) and wide.shape == (len(X), X.shape[1] + 1):
         first = wide[:, :-1].__array_interface__ == X.__array_interface__
-        if first and wide.dtype == X.dtype and np.all(wide[:, -1] == 1):
+        ones = of_slices(lambda rows: bool(np.all(wide[rows, -1] == 1)), len(wide), 2**17)
+        if first and wide.dtype == X.dtype and all(ones):
             return wide
     return np.column_stack([X, np.ones(len(X))])
 

@@ -9,8 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from tacit.arrays import Array, FloatArray, IntArray
+from tacit.arrays import Array, BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
+from tacit.machine import of_slices
 from tacit.tasks.labels import (
     Classes,
     canonical_label,
@@ -19,7 +20,7 @@ from tacit.tasks.labels import (
     require_one_text,
     require_present,
 )
-from tacit.tasks.schema import Schema, with_ones, within
+from tacit.tasks.schema import TOGETHER, Schema, with_ones, within
 from tacit.tasks.tables import as_table, as_vector, require_labels
 from tacit.tasks.targets import (
     class_labels,
@@ -100,19 +101,16 @@ class TaskSet:
         labels, codes = task_codes(task, len(matrix))
         if len(target) != len(matrix):
             raise InvalidInput(f"y has {len(target)} rows, X has {len(matrix)}")
-        known = np.isfinite(matrix)
-        if schema is not None:
-            known |= schema.may_wait
-        told = np.isfinite(np.column_stack([target])).all(axis=1)
-        kept = np.asarray(told & known.all(axis=1))
+        kept = _complete(matrix, target, False if schema is None else schema.may_wait)
         order = _stable_order(codes, len(labels))
-        order = order[kept[order]]
-        offsets = _offsets(np.bincount(codes[kept], minlength=len(labels)))
+        if not kept.all():
+            order, codes = order[kept[order]], codes[kept]
+        offsets = _offsets(np.bincount(codes, minlength=len(labels)))
         if schema is None:  # it may still be the user's own array
             stored = np.take(matrix, order, axis=0)
         else:
             stored = _in_order(with_ones(matrix), order)[:, :-1]
-        return cls(stored, target[order], offsets, labels, order, names, pair)
+        return cls(stored, np.take(target, order, axis=0), offsets, labels, order, names, pair)
 
     @classmethod
     def from_frame(
@@ -261,7 +259,8 @@ def task_codes(task: object, n_rows: int) -> tuple[tuple[Hashable, ...], IntArra
     values = _task_vector(task, n_rows)
     labels, codes = distinct(values, "task")
     alike = values.dtype.kind != "O" or {*map(type, values)} <= {str}
-    require_one_text(labels if alike else python_values(values), "task")  # 1 hides True
+    if values.dtype.kind not in "iu":  # each whole number has a text of its own
+        require_one_text(labels if alike else python_values(values), "task")  # 1 hides True
     return labels, codes
 
 
@@ -304,7 +303,22 @@ def _coins(seed: Sequence[int], label: Hashable) -> np.random.Generator:
     return np.random.default_rng([*seed, *np.frombuffer(name, "<u4").tolist()])
 
 
+def _complete(matrix: FloatArray, target: FloatArray, may_wait: BoolArray | bool) -> BoolArray:
+    """(N,): the rows that have every number that they need; some rows at a time, on all cores."""
+
+    def ask(rows: slice) -> BoolArray:
+        known, told = np.isfinite(matrix[rows]), np.isfinite(target[rows])
+        if known.all() and told.all():
+            return np.ones(len(known), dtype=bool)
+        targets = told.reshape(len(told), -1)
+        return np.asarray((known | may_wait).all(axis=1) & targets.all(axis=1))
+
+    return np.concatenate(of_slices(ask, len(matrix), TOGETHER))
+
+
 def _stable_order(codes: IntArray, n_labels: int) -> IntArray:
+    if np.all(codes[1:] >= codes[:-1]):  # as files of whole tasks come
+        return np.arange(len(codes))
     narrow = codes.astype(np.uint16) if n_labels <= 2**16 else codes  # radix sort: O(N)
     return np.argsort(narrow, kind="stable")
 

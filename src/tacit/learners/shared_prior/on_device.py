@@ -15,6 +15,7 @@ itself alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -89,10 +90,13 @@ class Device:
         return next(filter(None, found), "")
 
     def moments_of(self, home: Home) -> Passes:
-        """Of the rows of a fit, which are sent once."""
+        """Of the rows of a fit, which are sent once; meanwhile nobody else wants Python, and the
+        lots of those who vote are drawn."""
         if self.moments is None:
-            with self.computing():
+            with ThreadPoolExecutor(1) as beside, self.computing():
+                drawn = beside.submit(home.sampled, voting_share(self.n_tasks))
                 self.moments = moments_of(home.problems, self.slots, self.where)
+                drawn.result()
         return self.moments
 
     def tasks(self, home: Home, n_tasks: int) -> DeviceTasks:
@@ -127,6 +131,8 @@ class DeviceTasks(Tasks):
 
     def select(self, units: Sequence[int]) -> DeviceTasks:
         """These tasks only, in this order."""
+        if units == range(self.moments.n_tasks):
+            return self  # with what it keeps
         with self.device.computing():
             moments = self.moments.select(units)
         return replace(self, home=self.home.select(units), moments=moments)
