@@ -84,12 +84,16 @@ def test_drowned_in_noise_it_is_not_worse_than_alone(related: Generated, epsilon
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0, None])
 def test_unrelated_tasks_lose_next_to_nothing(unrelated: Generated, epsilon: float | None) -> None:
-    """A task that trusted the shared prior blindly would lose several times its error."""
+    """A task that trusted the shared prior blindly would lose several times its error.
+
+    At ε = 30 fits are 1.007 of alone on average, with a standard deviation of .014 at most (160
+    fits): the mean of sixteen is beyond 1.02 about once in ten thousand runs."""
     budget = None if epsilon is None else Budget(epsilon)
     alone = score(SingleTask(), unrelated)
     runs = [score(SharedPrior(budget=budget, ranges=_ranges(unrelated)), unrelated)
-            for _ in range(3)]  # fmt: skip
+            for _ in range(1 if epsilon is None else 16)]  # fmt: skip
     assert np.mean(runs) <= 1.02 * alone
+    assert np.max(runs) <= 1.1 * alone  # single ones had 1.2 before a vote was read as a sample
 
 
 def test_a_task_that_trusts_the_shared_model_blindly_is_found_out(

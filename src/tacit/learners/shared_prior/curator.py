@@ -33,6 +33,7 @@ LIKE = {"scale": 2.5, "noise": 1.2, "home": 1.0, "trust": 0.5}
 """How far totals are alike: nats, nats, decades, shares."""
 
 INDIFFERENCE = {"variances": 0.005, "priors": 0.01}
+BALLOT_SPREAD = 0.25  # of what tasks say on a prior: their total is a sample's, noise or none
 NOISE_SPREADS = (0.4, 1.3, 2.5)  # nats
 HETEROGENEOUS = 0.3  # below this noise all spreads of the tasks' noises are voted on
 LEAST_SCALE_SPREAD = 1.5  # nats
@@ -180,7 +181,8 @@ class Curator:
         one = np.ones((options, options))
         same = (1 + np.kron(np.eye(spreads), one) + np.eye(spreads * options)) / 3
         alike = np.asarray(np.kron(same, nearness(np.log10(VOTED), LIKE["home"])))
-        log_prior = smooth_vote(total, sigma, alike, self._n_voters, INDIFFERENCE["priors"])
+        indifference = math.hypot(INDIFFERENCE["priors"], BALLOT_SPREAD / math.sqrt(self._n_voters))
+        log_prior = smooth_vote(total, sigma, alike, self._n_voters, indifference)
         rows = log_prior.reshape(spreads * options, -1)
         fine = [np.interp(np.log10(SCALES), np.log10(VOTED), row) for row in rows]
         return np.stack(fine).reshape(spreads, options, -1)
