@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from tacit import Budget, Ledger, TaskAwareEncoder
 from tacit.arrays import FloatArray
+from tacit.encoders.base import Strategy
 from tacit.encoders.designs import expected_loss
 from tacit.encoders.mechanism_choice import MECHANISMS, LocalName
 from tacit.errors import BudgetExceeded, InvalidInput, NotPure, UntrustedMessage
@@ -160,8 +161,13 @@ def test_columns_in_other_units_give_the_same_reports(data: tuple[FloatArray, Fl
 # --- what was published --------------------------------------------------------------------------
 
 
-def literal_published_loss(X: FloatArray, K: FloatArray, epsilon: float) -> float:
-    """Section 4.1 with Cholesky, all pairs, Eq. (7): a slow transcription."""
+def literally_published(
+    X: FloatArray, K: FloatArray, epsilon: float, strategy: Strategy, size: int
+) -> tuple[float, FloatArray, float]:
+    """Section 4.1 and A.7 with Cholesky, all pairs, Eq. (7), Proposition 1: slowly.
+
+    The loss, x ↦ x̂ without its noise (n, n), and the sensitivity.
+    """
     mean = X.mean(axis=0)
     L = np.linalg.cholesky(np.cov(X.T, bias=True))
     h = np.linalg.solve(L, (X - mean).T).T
@@ -169,24 +175,39 @@ def literal_published_loss(X: FloatArray, K: FloatArray, epsilon: float) -> floa
     lam, Q = np.linalg.eigh(P.T @ P)
     lam, Q = np.maximum(lam[::-1], 0), Q[:, ::-1]
     t = 8 * (np.linalg.norm(h, axis=1).max() / epsilon) ** 2
-    for Z in range(len(lam), 0, -1):
-        squares = np.sqrt(lam[:Z]) / np.sqrt(lam[:Z]).sum() * (1 + Z * t) - t
+    for Z in range(len(lam), 0, -1):  # Eq. (12)
+        squares = np.sqrt(lam[:Z]) / np.sqrt(lam[:Z]).sum() * (1 + Z * t) - t  # Eq. (11)
         if squares[-1] > 0:
             break
-    E = np.sqrt(squares)[:, None] * Q[:, :Z].T
+    E = {
+        "task-aware": np.sqrt(squares)[:, None] * Q[:, :Z].T,
+        "task-agnostic": L,  # A.7.1
+        "privacy-agnostic": Q[:, :size].T,  # A.7.2: V = Q, equal σ
+    }[strategy]
     phi = h @ E.T
     widest = max(float(np.abs(phi - row).sum(axis=1).max()) for row in phi)
     noise = 2 * (widest / epsilon) ** 2
-    inner = np.linalg.inv(E @ E.T + noise * np.eye(Z))
-    return float(np.trace(P.T @ P) - np.trace(P.T @ P @ E.T @ inner @ E))
+    inner = np.linalg.inv(E @ E.T + noise * np.eye(len(E)))
+    loss = float(np.trace(P.T @ P) - np.trace(P.T @ P @ E.T @ inner @ E))
+    return loss, L @ E.T @ inner @ E @ np.linalg.inv(L), widest
 
 
+STRATEGIES: list[Strategy] = ["task-aware", "task-agnostic", "privacy-agnostic"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_as_published_is_the_paper_s_encoder_and_is_not_proven(
-    data: tuple[FloatArray, FloatArray],
+    strategy: Strategy, data: tuple[FloatArray, FloatArray]
 ) -> None:
     X, K = data[0][:300], data[1]
-    encoder = simulated(as_published=True).fit(X, target=K)
-    assert encoder.predicted_loss_ == pytest.approx(literal_published_loss(X, K, 4.0), rel=1e-10)
+    size = 2 if strategy == "privacy-agnostic" else None
+    made: Any = simulated(as_published=True, strategy=strategy, dimensions=size)
+    encoder = made.fit(X, target=K)
+    loss, kept, widest = literally_published(X, K, 4.0, strategy, 2)
+    assert encoder.predicted_loss_ == pytest.approx(loss, rel=1e-10)
+    (first,), (last,) = encoder.design_.encoder, encoder.design_.decoder
+    np.testing.assert_allclose(last.weight @ first.weight, kept, rtol=0, atol=1e-10)
+    assert encoder.mechanism_.scale == pytest.approx(widest / 4.0, rel=1e-10)
     assert not encoder.guarantee_.proven
     assert "next user" in encoder.guarantee_.reason
     with pytest.raises(InvalidInput, match="simulated"):

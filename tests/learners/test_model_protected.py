@@ -59,6 +59,11 @@ def gradient(X: FloatArray, y: FloatArray, w: FloatArray, mu: float) -> FloatArr
     return np.asarray(X.T @ (X @ w - y) + mu * w)
 
 
+def logistic_gradient(X: FloatArray, y: FloatArray, w: FloatArray, mu: float) -> FloatArray:
+    """Of Σ log(1 + exp(−y x·w)) + (μ/2)‖w‖²."""
+    return np.asarray(X.T @ (-y / (1 + np.exp(y * (X @ w)))) + mu * w)
+
+
 def clipped(w: FloatArray, K: float) -> FloatArray:
     return np.asarray(w / max(1.0, float(np.linalg.norm(w)) / K))
 
@@ -112,6 +117,7 @@ def algorithm_2_or_3(
     accelerated: bool,
     mu: float,
     group: bool,
+    slope: Any = gradient,
 ) -> FloatArray:
     Xs, ys = tasks_of(data)
     m, W = len(Xs), W0.copy()  # (d, m)
@@ -123,7 +129,7 @@ def algorithm_2_or_3(
         b = beta(t, accelerated, mu, 1 / eta)
         for i in range(m):
             z = W_hat[:, i] + b * (W_hat[:, i] - W_hat_before[:, i])  # step 10
-            W[:, i] = z - eta * gradient(Xs[i], ys[i], z, mu)  # step 11
+            W[:, i] = z - eta * slope(Xs[i], ys[i], z, mu)  # step 11
         W_hat_before = W_hat
     return W_hat_before
 
@@ -200,9 +206,9 @@ def small() -> Generated:
 
 
 def start_at(W0: FloatArray, data: Generated) -> Any:
-    """Column i of W0 for task i, which the function knows by its targets: it sees one at a time."""
-    known = {y.tobytes(): np.append(w, 0.0) for y, w in zip(tasks_of(data)[1], W0.T, strict=True)}
-    return lambda problems, loss: known[problems.y.tobytes()][None]
+    """Column i of W0 for task i, which the function knows by its rows: it sees one at a time."""
+    known = {X.tobytes(): np.append(w, 0.0) for X, w in zip(tasks_of(data)[0], W0.T, strict=True)}
+    return lambda problems, loss: known[problems.X[:, :-1].tobytes()][None]
 
 
 LITERAL: dict[str, Any] = {
@@ -233,6 +239,38 @@ def test_as_published_is_the_printed_algorithm(
     for noise, size in zip(curator.noise, scale, strict=True):  # step 5: W_d(d + 1, K²/2ε_t I)
         assert np.linalg.eigvalsh(noise)[0] > -1e-9 * K**2
         assert np.trace(noise) < 5 * 30 * size + 1e-8
+
+
+@pytest.mark.parametrize("learner", [LowRank, GroupSparse])
+def test_so_it_is_with_more_features_than_tasks(learner: Any) -> None:
+    """Step 7 of Algorithm 2 fills min(d, m) places of S: noise chooses which directions stay."""
+    few = related_tasks(3, (4, 12), 5, rng=np.random.default_rng(4))
+    W0 = np.random.default_rng(1).normal(size=(5, 3))
+    model = learner(
+        budget=Budget(2.0, 1e-5), rounds=5, clip_norm=1.0, penalty=5.0,
+        start=start_at(W0, few), **LITERAL,
+    ).fit(few.X, few.y, task=few.task)  # fmt: skip
+    group = learner is GroupSparse
+    curator = Curator(covariances(model), 1.0)
+    expected = algorithm_2_or_3(few, W0, curator, 5.0, 0.02, accelerated=True, mu=0.0, group=group)
+    np.testing.assert_allclose(model.coef_, expected, rtol=0, atol=1e-10)
+    M = projection(curator.released[-1], 0.02 * 5.0, 3, group)
+    assert np.linalg.matrix_rank(M) == (5 if group else 3)
+
+
+@pytest.mark.parametrize("learner", [LowRank, GroupSparse])
+def test_so_it_is_with_a_logistic_loss(learner: Any) -> None:
+    signs = related_tasks(9, (4, 12), 5, loss="logistic", rng=np.random.default_rng(0))
+    W0 = np.random.default_rng(1).normal(size=(5, 9))
+    model = learner(
+        loss="logistic", budget=Budget(2.0, 1e-5), rounds=6, clip_norm=1.0, penalty=2.0,
+        strong_convexity=0.1, start=start_at(W0, signs), **LITERAL,
+    ).fit(signs.X, signs.y, task=signs.task)  # fmt: skip
+    expected = algorithm_2_or_3(
+        signs, W0, Curator(covariances(model), 1.0), 2.0, 0.02, accelerated=True, mu=0.1,
+        group=learner is GroupSparse, slope=logistic_gradient,
+    )  # fmt: skip
+    np.testing.assert_allclose(model.coef_, expected, rtol=0, atol=1e-10)
 
 
 def test_as_published_spends_by_definition_7(small: Generated) -> None:

@@ -116,6 +116,92 @@ def test_numbers_by_hand() -> None:
     assert contraction(0.5, 0.5) == 0.5
 
 
+# --- Theorems 2–5, 7–10 and 12–15, each written out as it is printed ------------------------------
+
+
+def printed_M(s: Setting, number: int, spread: float) -> float:
+    """M of Theorem ``number``; ``spread`` is α in the first two of each four, Q in the others."""
+    strongly, group = number in (4, 5, 9, 10, 14, 15), number in (3, 5, 8, 10, 13, 15)
+    if number in (7, 8, 9, 10):
+        M0 = 1 / (abs((1 - spread) if strongly else (spread + 1)) * s.epsilon)
+    else:
+        inside = {2: math.e + s.epsilon / (math.sqrt(2) * s.delta), 12: 1 / s.delta}
+        root = math.sqrt(math.log(inside[2 if number < 7 else 12]) + 2 * s.epsilon)
+        below = abs((1 - spread**2) if strongly else (2 * spread + 1))
+        M0 = root / (math.sqrt(below) * s.epsilon)
+    if group:
+        return M0 * s.rank * math.log(s.dim) / s.n_tasks
+    return M0 * s.clip_norm * s.rank * s.dim * math.log(s.dim) / math.sqrt(s.n_tasks)
+
+
+@pytest.mark.parametrize("accelerated", [False, True])
+@pytest.mark.parametrize("number", [2, 3, 7, 8, 12, 13])
+@pytest.mark.parametrize("alpha", [-1.7, 0.3, 5.0])
+def test_the_convex_theorems_as_printed(number: int, alpha: float, accelerated: bool) -> None:
+    """Eq. (11), (13), (15), (16), (24), (26), (28), (29), (34), (36), (38), (39)."""
+    s = theirs(number)
+    M, c = printed_M(s, number, alpha), 2 if accelerated else 1
+    if number in (7, 8):
+        cases = {5.0: 2 / 6, 0.3: 2 / 5, -1.7: 2 / 5.7} if accelerated else {
+            5.0: 1 / 6, 0.3: 1 / 3, -1.7: 1 / 3.7}  # fmt: skip
+    else:
+        cases = {5.0: 4 / 11, 0.3: 4 / 9, -1.7: 2 / 5.7} if accelerated else {
+            5.0: 2 / 11, 0.3: 2 / 5, -1.7: 1 / 3.7}  # fmt: skip
+    phi = cases[alpha]
+    error = s.clip_norm**2 * s.smoothness * (M / (alpha / 2 - c) ** 2) ** phi
+    assert convex_error(s, alpha, accelerated=accelerated) == pytest.approx(error, rel=1e-12)
+    rounds = ((alpha / 2 - c) ** 2 / M) ** (phi / c)
+    assert convex_rounds(s, alpha, accelerated=accelerated) == pytest.approx(rounds, rel=1e-12)
+
+
+@pytest.mark.parametrize("accelerated", [False, True])
+@pytest.mark.parametrize("number", [4, 5, 9, 10, 14, 15])
+@pytest.mark.parametrize("Q", [0.2, 0.95, 1.6])
+def test_the_strongly_convex_theorems_as_printed(number: int, Q: float, accelerated: bool) -> None:
+    """Eq. (17), (19), (20), (21), (30)–(33), (40)–(43); ψ of Eq. (18) at Q₀², or at Q₀′."""
+    s, ratio = theirs(number), 0.1
+    M, Q0 = printed_M(s, number, Q), 1 - math.sqrt(ratio) if accelerated else 1 - ratio
+    tilde = Q0 if accelerated else Q0**2
+    psi = {0.2: Q, 0.95: tilde, 1.6: tilde / Q}[Q]
+    room = (math.sqrt(Q0) / math.sqrt(Q) - 1) ** 2 if accelerated else (Q0 / math.sqrt(Q) - 1) ** 2
+    error = s.clip_norm * (M / room) ** (math.log(Q0) / math.log(psi))
+    found = strongly_convex_error(s, Q, ratio, accelerated=accelerated)
+    assert found == pytest.approx(error, rel=1e-12)
+    rounds = math.log(room / M) / math.log(1 / psi)
+    found = strongly_convex_rounds(s, Q, ratio, accelerated=accelerated)
+    assert found == pytest.approx(rounds, rel=1e-12)
+
+
+def theirs(number: int) -> Setting:
+    """Of Theorem ``number``: its pattern, and how its ε_t compose."""
+    group = number in (3, 5, 8, 10, 13, 15)
+    composition: Any = {0: "log e + ε/δ", 1: "sum", 2: "log 1/δ"}[sum(number > n for n in (6, 11))]
+    return Setting(
+        "group sparse" if group else "low rank", 10**5, 20, 3, 0.7, 1e-4, clip_norm=1.5,
+        smoothness=2.0, composition=composition,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("adds_up", [True, False])
+@pytest.mark.parametrize("accelerated", [True, False])
+@pytest.mark.parametrize("strongly", [True, False])
+def test_the_powers_of_table_2_are_those_of_the_bounds(
+    adds_up: bool, accelerated: bool, strongly: bool
+) -> None:
+    """By how the bound falls with the number of tasks, at the recommended schedule."""
+    few = replace(theirs(7 if adds_up else 2), n_tasks=10**8)
+    _, best = recommended(accelerated, 0.1 if strongly else 0.0, delta=0.0 if adds_up else 1e-4)
+
+    def error(s: Setting) -> float:
+        if strongly:
+            return strongly_convex_error(s, best, 0.1, accelerated=accelerated)
+        return convex_error(s, best, accelerated=accelerated)
+
+    fall = math.log(error(few) / error(replace(few, n_tasks=10**10))) / math.log(10)  # of 1/√m
+    power = table_2_exponent(accelerated=accelerated, strongly_convex=strongly, adds_up=adds_up)
+    assert fall == pytest.approx(power)
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_acceleration_needs_fewer_rounds(setting: Setting) -> None:
     """Claim 2, at μ/L < 0.3819 and under Assumption 1 with a large constant."""
@@ -149,6 +235,18 @@ def test_the_largest_step_budgets() -> None:
 
 
 # --- Lemmas 1 and 2: they bound what the noisy step loses ----------------------------------------
+
+
+def test_the_lemmas_as_printed() -> None:
+    """Eq. (9) and (10) at one C and E, ηλ = 2: k = 2 of three that are not zero, r = 3."""
+    C, E = np.diag([5.0, 3.0, 1.0, 0.0]), np.diag([0.01, 0.04, 0.0, 0.02])
+    eta, lam = 0.5, 4.0
+    head = (25 / (eta * lam) + 5) / eta
+    low_rank = head * ((4 / (eta * lam) + 4) * 0.04 + 1 * 0.2)
+    assert low_rank_error(C, E, eta, lam) == pytest.approx(low_rank, rel=1e-12)
+    head = (3 / (eta * lam) * 25 + 5) / eta
+    group = head * (2 / (2 * eta * lam) * 0.04 + 1 * 0.2)
+    assert group_sparse_error(C, E, eta, lam) == pytest.approx(group, rel=1e-12)
 
 
 @pytest.mark.parametrize("group", [True, False])
