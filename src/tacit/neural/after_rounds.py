@@ -4,14 +4,17 @@ and what it says after the last."""
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from tacit.engine import Message, Progress
+from tacit.errors import NoiseWarning
 from tacit.estimator.fitted import column_by_text, columns_of
 from tacit.estimator.progress import on_terminal
 from tacit.neural.checkpoint import Checkpoint, write_checkpoint
@@ -20,6 +23,9 @@ from tacit.neural.personal import PersonalModels
 from tacit.neural.pmtl import FederatedClients
 from tacit.neural.round_costs import epsilon_of
 from tacit.privacy.budget import Budget
+
+DIVERGED = 1e6
+"""Larger than a parameter of rows of order one ever is."""
 
 Scored = Callable[[Tensor], dict[str, float]] | None
 """Loss and accuracy of models (m, d)."""
@@ -70,6 +76,18 @@ class AfterRound:
             line = {"round": float(number)} | self.scored(self.clients.current(shared, kept))
             line["epsilon"] = epsilon_of(self.clients.plan, number, self.budget)
             self.lines.append(line)
+
+
+def warn_of_divergence(shared: Message) -> None:
+    """NoiseWarning if the centres, which follow from the releases, are far from any network's."""
+    largest = float(np.abs(shared["centres"].value).max())
+    if not largest <= DIVERGED:
+        warnings.warn(
+            f"the run diverged: a parameter that is shared is {largest:.1e}, and helps nobody; a "
+            "smaller pull or rate, more budget or, as printed, as_published=False would help",
+            NoiseWarning,
+            stacklevel=3,
+        )
 
 
 def say(home: Mapping[str, float], progress: Progress) -> None:

@@ -23,7 +23,7 @@ from tacit.errors import InvalidInput
 from tacit.estimator import learner
 from tacit.estimator.progress import Asked, shown
 from tacit.neural import mixing
-from tacit.neural.after_rounds import AfterRound, say, watched
+from tacit.neural.after_rounds import AfterRound, say, warn_of_divergence, watched
 from tacit.neural.checkpoint import Checkpoint, left_off, named_run
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
@@ -40,15 +40,7 @@ from tacit.neural.secret_streams import Coins
 from tacit.neural.silos.inside_silos import NetworksInSilos
 from tacit.neural.stacked import Stacked
 from tacit.neural.supported_modules import require_personal
-from tacit.parameters import (
-    Between,
-    Count,
-    NonNegative,
-    Positive,
-    Seed,
-    Size,
-    require_parameters,
-)
+from tacit.parameters import Between, Count, NonNegative, Positive, Seed, Size, require_parameters
 from tacit.privacy.budget import Budget
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.planning import Door, history, open_door
@@ -195,6 +187,7 @@ class FederatedMTL(NetworksInSilos):
         more: dict[str, Any] = {"isolated": apart, "after": after} if self._engine is None else {}
         engine = self._engine or run_rounds
         outcome = engine(clients, server, door, progress=progress, **more)
+        warn_of_divergence(outcome.shared)
         self._remember(plan, planned.rounds, door, labels, outcome, public=models.public)
         self.run_, self.private_history_ = run, after.lines
         start, mine = clients.current(outcome.shared, outcome.state), self._home_coins(coins, run)

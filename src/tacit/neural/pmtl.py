@@ -179,7 +179,8 @@ class FederatedServer:
         """(R, d); the sums may have the bits' after them."""
         flat = sums.ravel()[: centres.size].reshape(centres.shape)
         steps = self.plan.mixing.broadcasts(flat, self.plan.averaged)
-        return np.asarray(centres + steps.astype(centres.dtype))
+        with np.errstate(over="ignore", invalid="ignore"):  # a run may diverge, and says so then
+            return np.asarray(centres + steps.astype(centres.dtype))
 
     def _next_clip(self, clip_norm: Array, sums: FloatArray) -> float:
         assert self.plan.adaptive is not None
