@@ -9,6 +9,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -283,7 +284,11 @@ def test_labels_stay_as_they_were_given() -> None:
         (datetime.datetime(2020, 1, 2, 3), ["2020-01-02 03:00:00", "2020-01-02T03:00:00.000000"]),
         (
             datetime.datetime(2020, 1, 2, tzinfo=UTC),
-            ["2020-01-02 01:00:00+01:00", "2020-01-02T00:00:00Z"],
+            [
+                "2020-01-02 01:00:00+01:00",
+                "2020-01-02T01:00:00.000000+0100",
+                "2020-01-02T00:00:00Z",
+            ],
         ),
     ],
 )
@@ -295,3 +300,13 @@ def test_what_a_program_writes_of_a_label_is_the_same_account(label: Any, writte
 @pytest.mark.parametrize("text", ["1e5", "1e22", "2E4", "1e+999", "2020-13-01 00:00", "-0"])
 def test_what_no_program_writes_of_a_number_or_time_stays_text(text: str) -> None:
     assert canonical_label(text) == text
+
+
+def test_an_hour_with_its_time_zone_is_one_account_in_every_frame() -> None:
+    """polars hands numpy the hour without its zone: another label, and so a second budget."""
+    zone = ZoneInfo("Europe/Berlin")
+    hours = [datetime.datetime(2020, 1, 2, hour, tzinfo=zone) for hour in (1, 3)]
+    expected = {"2020-01-02T00:00:00+00:00", "2020-01-02T02:00:00+00:00"}
+    for column in (hours, pl.Series(hours), pd.Series(hours)):
+        labels, _ = task_codes(column, 2)
+        assert {*map(canonical_label, labels)} == expected

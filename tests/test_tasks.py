@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -697,6 +699,25 @@ def test_a_missing_cell_of_one_task_rounds_no_other_task_s_integers(series: Any)
         tasks = TaskSet.from_arrays(table, np.zeros(5), [*"abbcc"], schema=schema)
         assert tasks.X[-4:].ravel().tolist() == [-1.0, 1.0, 1.0, -1.0]
         assert tasks.sizes.tolist() == [int(first is not None), 2, 2]
+
+
+def test_an_hour_that_a_clock_shows_twice_is_two_cells() -> None:
+    """In Python both are equal, and whichever came first stood for both: everybody's rows were
+    dropped for one cell."""
+    early = datetime.datetime(2020, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    late = early.replace(fold=1)
+    declared = Column(categories=("2020-10-25T00:30:00+00:00", "x"), missing="drop")
+    schema = as_schema({"x0": declared, "target": (0, 1)}, ["x0"])
+    for first, rows in ((early, 1), (late, 0)):
+        table = pd.DataFrame({"x0": pd.Series([first, early, early], dtype=object)})
+        tasks = TaskSet.from_arrays(table, np.zeros(3), [*"abb"], schema=schema)
+        assert tasks.sizes.tolist() == [rows, 2]
+
+
+def test_a_signalling_nan_is_a_missing_cell() -> None:
+    X = np.array([[Decimal("sNaN")], [Decimal("1")]])
+    schema = as_schema({"x0": Column(0, 2, missing="drop"), "target": (0, 1)}, ["x0"])
+    assert TaskSet.from_arrays(X, [0, 0], ["a", "b"], schema=schema).sizes.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("given", [list, "frame", "target"])

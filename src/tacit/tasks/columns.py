@@ -181,15 +181,17 @@ def _category_positions(values: Array, categories: Sequence[Hashable], name: str
 
 
 def _distinct_cells(values: Array, name: str) -> tuple[tuple[Hashable, ...], Array]:
-    """As ``distinct``; but True, 1 and 1.0 are one label in Python, and three cells. Whichever of
-    them came first would stand for all, and so say how other tasks' cells are read."""
+    """As ``distinct``; but True, 1 and 1.0 are one label in Python, and three cells, and so are an
+    hour that a clock shows twice two. Whichever came first would stand for all, and so say how
+    other tasks' cells are read."""
     alike = distinct(values, name)
     if values.dtype.kind != "O":
         return alike
-    kinds = [(type(cell), cell) for cell in python_values(values)]
+    cells = python_values(values)
+    kinds = [(type(cell), cell, getattr(cell, "fold", 0)) for cell in cells]
     place = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
     codes = np.fromiter(map(place.__getitem__, kinds), np.int64, len(kinds))
-    return tuple(cell for _, cell in place), codes
+    return tuple(cell for _, cell, _ in place), codes
 
 
 def _checked(column: Column) -> dict[str, Any]:

@@ -38,7 +38,7 @@ WRITTEN_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 WRITTEN_FLOAT = re.compile(r"-?[0-9](\.[0-9]+)?e[-+][0-9]+")
 """And a large or small number: 1e+22 is 1 and 22 zeros, where no float writes 1e5."""
 WRITTEN_TIME = re.compile(
-    r"[0-9]{4}(-[0-9]{2}){2}[ T][0-9]{2}(:[0-9]{2}){1,2}(\.[0-9]+)?(Z|[-+]..:..)?"
+    r"[0-9]{4}(-[0-9]{2}){2}[ T][0-9]{2}(:[0-9]{2}){1,2}(\.[0-9]+)?(Z|[-+]..:?..)?"
 )
 """And workbooks a time: 2020-01-02 00:00:00 is the day."""
 CODE = re.compile(r"[-+]?0[0-9]")
@@ -258,7 +258,7 @@ def _is_missing(value: object) -> bool:
         return True
     try:
         return bool(value != value)
-    except TypeError:  # pandas.NA has no truth value
+    except (TypeError, ArithmeticError):  # pandas.NA has no truth value, a signalling NaN no equal
         return True
     except ValueError:  # an array inside a cell has many
         return False

@@ -283,9 +283,10 @@ def _plain_array(values: Any, name: str) -> Array:
     try:
         read = values.to_numpy if hasattr(values, "to_numpy") else lambda: np.asarray(values)
         found = np.asarray(read())
-        whole = "int" in str(getattr(values, "dtype", "")).lower()
-        if whole and found.dtype.kind == "f":  # for a missing cell, which rounds all others
-            found = np.array(values.to_list(), dtype=object)
+        kind = getattr(values, "dtype", "")
+        whole = "int" in str(kind).lower() and found.dtype.kind == "f"
+        if whole or getattr(kind, "time_zone", None):  # a missing cell would round all others
+            found = np.array(values.to_list(), dtype=object)  # and hours forget where they are
         return found
     except Exception as error:  # whatever somebody's table raises
         raise InvalidInput(f"{name} cannot be read as an array: {error}") from error
