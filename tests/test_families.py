@@ -114,9 +114,13 @@ def test_what_is_fitted_in_another_process_is_not_counted_and_not_proven() -> No
     assert not at_home.guarantee_.proven
 
 
-def test_what_is_fitted_in_a_fork_is_not_counted_and_not_proven() -> None:
-    """A fork had a copy of the ledger in memory: each child certified what it alone had spent."""
-    model = learner().fit(DATA.X, DATA.y, task=DATA.task)
+@pytest.mark.parametrize("before", [True, False], ids=["after a fit", "before any fit"])
+def test_what_is_fitted_in_a_fork_is_not_counted_and_not_proven(before: bool) -> None:
+    """A fork had a copy of the ledger in memory, or began one: each child certified what it alone
+    had spent."""
+    model = learner()
+    if before:
+        model.fit(DATA.X, DATA.y, task=DATA.task)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # 3.12+: threads of BLAS
         child = os.fork()
@@ -124,6 +128,8 @@ def test_what_is_fitted_in_a_fork_is_not_counted_and_not_proven() -> None:
         again = model.fit(DATA.X, DATA.y, task=DATA.task).guarantee_
         os._exit(0 if again.reason == ELSEWHERE and not again.proven else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    if not before:
+        model.fit(DATA.X, DATA.y, task=DATA.task)
     assert model.guarantee_.proven
 
 

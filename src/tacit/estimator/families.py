@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 import secrets
 import warnings
-from typing import Any
+from typing import Any, Self
 
 from sklearn.base import BaseEstimator
 
@@ -32,32 +33,37 @@ class Family:
         self.elsewhere = bool(name)  # whether members fit, or may fit, in another process
         self.name = name or secrets.token_hex(4)
         self.ledger: Ledger | None = None
+        self._process = os.getpid()
 
     @property
     def forked(self) -> bool:
-        """Whether the ledger stayed with another process, of which this is a fork."""
-        return self.ledger is not None and self.ledger.left_behind
+        """Whether this is a fork of the process that made it, where others may fit too, each with a
+        ledger in a memory of its own."""
+        return self._process != os.getpid()
 
 
 class Accounted(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no types
     """An estimator with a ``ledger`` parameter."""
 
     ledger: Any
+    _relatives: Family
     _loaded = False  # from a folder: it has neither a ledger nor its budget
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        made: Self = super().__new__(cls)
+        made._relatives = Family()  # now, as a fork is told by where it was made
+        return made
 
     def _spends_from(self) -> Ledger:
         """The ledger that was given, or the one in memory."""
         if self.ledger is not None:
             return self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger)
         family = self._family()
-        if family.ledger is None or family.forked:
-            family.elsewhere |= family.forked
+        if family.ledger is None or family.ledger.left_behind:
             family.ledger = Ledger.in_memory()
         return family.ledger
 
     def _family(self) -> Family:
-        if "_relatives" not in self.__dict__:
-            self._relatives = Family()
         return self._relatives
 
     def _member(self) -> str:
