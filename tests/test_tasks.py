@@ -714,6 +714,17 @@ def test_an_hour_that_a_clock_shows_twice_is_two_cells() -> None:
         assert tasks.sizes.tolist() == [rows, 2]
 
 
+@pytest.mark.parametrize("kind", [pl.Array(pl.Int64, 1), pl.Struct({"a": pl.Int64})])
+def test_a_column_of_values_inside_values_is_refused(kind: Any) -> None:
+    """Those of one number each were read as numbers, and for one missing cell no longer:
+    everybody's rows were dropped."""
+    cell: Any = {"a": 1} if kind == pl.Struct({"a": pl.Int64}) else [1]
+    for first in (cell, None):
+        table = pl.DataFrame({"x": pl.Series([first, cell, cell], dtype=kind)})
+        with pytest.raises(InvalidInput, match="expected one value per row"):
+            as_schema({"x": Column(0, 2, missing="drop")}, ["x"]).coded(table)
+
+
 def test_a_signalling_nan_is_a_missing_cell() -> None:
     X = np.array([[Decimal("sNaN")], [Decimal("1")]])
     schema = as_schema({"x0": Column(0, 2, missing="drop"), "target": (0, 1)}, ["x0"])

@@ -280,10 +280,12 @@ def _plain_array(values: Any, name: str) -> Array:
         filled = np.asarray(values).astype(object)
         filled[np.ma.getmaskarray(values)] = None
         return filled
+    kind = getattr(values, "dtype", "")
+    if hasattr(kind, "is_nested") and kind.is_nested():  # numpy's unless a cell is missing
+        raise InvalidInput(f"{name} holds {kind}; expected one value per row")
     try:
         read = values.to_numpy if hasattr(values, "to_numpy") else lambda: np.asarray(values)
         found = np.asarray(read())
-        kind = getattr(values, "dtype", "")
         whole = "int" in str(kind).lower() and found.dtype.kind == "f"
         if whole or getattr(kind, "time_zone", None):  # a missing cell would round all others
             found = np.array(values.to_list(), dtype=object)  # and hours forget where they are
