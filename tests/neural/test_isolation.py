@@ -24,7 +24,7 @@ from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
 from tacit.neural.cohort import CohortSum, PlainSum, Updates
 from tacit.neural.finetuning import FINETUNINGS, Finetuning, finetuned
-from tacit.neural.inputs import as_rows
+from tacit.neural.inputs import as_rows, targets_of
 from tacit.neural.isolation_trial import doubt, same_bits
 from tacit.neural.pmtl import (
     Adaptive,
@@ -610,10 +610,18 @@ def _product(w: Tensor, part: slice) -> Tensor:
     return rows @ torch.outer(w, w)
 
 
-@pytest.mark.parametrize("neighbour", [0.5, 2**70])
-def test_a_neighbour_s_cell_rounds_no_other_client_s_integer(neighbour: float) -> None:
+@pytest.mark.parametrize("neighbour", [0.5, 2**70, np.longdouble(0.5)])
+def test_a_neighbour_s_cell_rounds_no_other_client_s_integer(neighbour: Any) -> None:
     """Beside a fraction a list's integers were rounded twice, to 53 bits and to 24: of rows (n,
     2^60), weighed by (1, -1), the output was 0 instead of 2^37, and every update another one."""
     n = 2**60 + 2**36 + 1
     alone, beside = (as_rows([[n, 2**60], [cell, 1]], torch.float32)[0] for cell in (1, neighbour))
     assert alone.tolist() == beside.tolist()
+
+
+def test_a_neighbour_s_fraction_rounds_no_other_client_s_class() -> None:
+    """In a list of integers one float made 2^53 + 1 the class 2^53, of all clients."""
+    classes = [2**53, 2**53 + 1]
+    assert targets_of([2**53, 2**53 + 1], "cross_entropy", classes, 2, torch.float32)[1][1] == 1
+    with pytest.raises(InvalidInput, match="above 2\\^53"):
+        targets_of([2.0**53, 2**53 + 1], "cross_entropy", classes, 2, torch.float32)

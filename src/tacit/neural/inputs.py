@@ -60,7 +60,7 @@ def _numbers(values: Any, name: str, dtype: torch.dtype) -> Tensor:
     exact = np.float32 if dtype == torch.float32 else np.float64
     try:
         given = np.asarray(values)
-        if given.dtype.kind in "iuO" and given.dtype.itemsize > 4:
+        if given.dtype.itemsize > 4:
             given = given.astype(np.float64)  # as beside a fraction, which is to round no other
         found = torch.from_numpy(given.astype(exact)).to(dtype)
     except (TypeError, ValueError) as error:
@@ -164,6 +164,9 @@ def _labels(y: Any) -> Array:
         raise InvalidInput(f"y mixes {' and '.join(kinds)}: write all classes in one way")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InvalidInput("y holds values that are not finite")
+    given: Any = y if labels.dtype.kind == "f" and isinstance(y, list | tuple) else ()
+    if any(isinstance(label, int | np.integer) and abs(int(label)) > 2**53 for label in given):
+        raise InvalidInput("y mixes fractions, which round, and integers above 2^53")
     return labels
 
 
