@@ -11,7 +11,7 @@ from tacit.linear.penalties import GroupNorm, Penalty, TraceNorm
 from tacit.linear.problems import Problems
 from tacit.linear.proximal import highest_level, penalised_prox
 from tacit.linear.smooth import Quadratic, Rowwise, quadratic, smooth_part
-from tacit.linear.splitting import alternating
+from tacit.linear.splitting import _Mixed, alternating
 
 
 def ragged(sizes: list[int], d: int, seed: int = 0) -> Problems:
@@ -122,3 +122,39 @@ def test_it_starts_where_it_ended() -> None:
     found = run(zero, first)
     np.testing.assert_allclose(run(found, again), found, atol=1e-7)
     assert len(again) < len(first) / 2
+
+
+def test_mixed_steps_of_a_linear_map_end_where_it_stands_still() -> None:
+    """Five of them span all four directions; plain steps would take thousands."""
+    slow, still = np.diag([0.999, 0.99, -0.9, 0.5]), np.array([[1.0, -2.0, 3.0, 4.0]])
+    V, mixed = np.zeros((1, 4)), _Mixed()
+    for _ in range(12):
+        V = mixed.after(V, (still - V) @ (np.eye(4) - slow))
+    np.testing.assert_allclose(V, still, atol=1e-3)
+
+
+def test_after_a_long_move_steps_are_plain() -> None:
+    mixed = _Mixed()
+    for length in (1.0, 0.5):
+        mixed.after(np.zeros((1, 2)), np.array([[length, 0.1]]))
+    for move in (np.array([[7.0, 1.0]]), np.array([[6.0, 2.0]])):
+        np.testing.assert_array_equal(mixed.after(np.ones((1, 2)), move), 1 + move)
+
+
+def test_nothing_to_mix_is_a_plain_step() -> None:
+    mixed, move = _Mixed(), np.zeros((2, 3))
+    for _ in range(3):
+        np.testing.assert_array_equal(mixed.after(np.ones((2, 3)), move), np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("sizes", [[3, 3, 3], [3, 9, 3], [4, 9, 3], [5, 0, 5]])
+def test_rows_are_seen_where_they_lie(sizes: list[int]) -> None:
+    """Tasks that solve together need no copy; what they compute is the same."""
+    problems = ragged(sizes, 12)
+    ones, W = np.ones(len(problems.y)), np.random.default_rng(2).normal(size=(3, 13))
+    own, joint = (Rowwise(problems, Squared(), ones, together=t) for t in (False, True))
+    np.testing.assert_allclose(joint.gradient(W), own.gradient(W), atol=1e-12)
+    assert joint.value(W) == pytest.approx(own.value(W))
+    point = np.random.default_rng(3).normal(size=(3, 13))
+    ours, theirs = (s.curvatures.nearest(point, 2.0) for s in (joint, own))  # type: ignore[union-attr]
+    np.testing.assert_allclose(ours, theirs, atol=1e-12)

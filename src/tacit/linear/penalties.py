@@ -61,16 +61,23 @@ class Penalty(ABC):
 
 
 def spectrum(W: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Singular values (r,) and left singular vectors (d, r) of W, largest first, r = min(d, m).
+    """Singular values (r,) and left singular vectors (d, r) of W, largest first, r = min(d, m)."""
+    sizes, U, _ = _decomposed(W)
+    return sizes, U
+
+
+def _decomposed(W: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The same, and UᵀW (r, m).
 
     By the eigenvectors U of WWᵀ when d ≤ m (d is the small side); the values are the norms of the
     rows of UᵀW, which keeps small ones accurate to about 1e-8 of the largest.
     """
     if W.shape[0] > W.shape[1]:
-        U, sizes, _ = np.linalg.svd(W, full_matrices=False)
-        return np.asarray(sizes), np.asarray(U)
-    U = np.asarray(np.linalg.eigh(W @ W.T)[1][:, ::-1])
-    return np.asarray(np.linalg.norm(U.T @ W, axis=1)), U
+        U, sizes, across = np.linalg.svd(W, full_matrices=False)
+        return np.asarray(sizes), np.asarray(U), sizes[:, None] * across
+    U = np.ascontiguousarray(np.linalg.eigh(W @ W.T)[1][:, ::-1])
+    seen = U.T @ W
+    return np.asarray(np.linalg.norm(seen, axis=1)), U, np.asarray(seen)
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,10 @@ class TraceNorm(Penalty):
         return float(spectrum(W)[0].sum())
 
     def prox(self, V: FloatArray, level: Level) -> FloatArray:
-        sizes, U = spectrum(V)  # S1, Eq. (7): U max(1 − level/σ, 0) Uᵀ V
-        return np.asarray((U * shrunk(sizes, level)) @ (U.T @ V))
+        sizes, U, seen = _decomposed(V)  # S1, Eq. (7): U max(1 − level/σ, 0) Uᵀ V
+        factors = shrunk(sizes, level)
+        used = factors > 0
+        return np.asarray((U[:, used] * factors[used]) @ seen[used])
 
     def basis(self, W: FloatArray) -> FloatArray:
         sizes, U = spectrum(W)

@@ -28,6 +28,7 @@ from tacit.linear.smooth import Smooth, smooth_part
 from tacit.linear.splitting import alternating
 from tacit.linear.standardised import standardised
 from tacit.linear.threads import isolated, one_blas_thread
+from tacit.machine import keep_memory
 
 TOLERANCE = 1e-5  # norm of the proximal gradient, relative to the gradient at zero
 MOST_STEPS = 20_000
@@ -112,6 +113,7 @@ def optimum(
     tolerance: float = TOLERANCE,
 ) -> FloatArray:
     """(m, D): the minimiser of smooth + level · Ω, the last column free."""
+    keep_memory()
     with one_blas_thread():  # many small products: threads would only wait
         return _optimum(smooth, penalised_prox(penalty, level), penalty, start, tolerance)
 

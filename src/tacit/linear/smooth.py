@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.arrays import FloatArray
+from tacit.arrays import FloatArray, IntArray
 from tacit.linear.losses import Loss
 from tacit.linear.problems import Block, Problems, blocks, each_block, each_matrix
 from tacit.linear.row_algebra import each_times, row_norms, times_each
@@ -64,19 +64,22 @@ class Rowwise:
     problems: Problems
     loss: Loss
     weights: FloatArray  # (N,), of the rows
+    together: bool = False  # solved together: what a task gets may follow where its rows lie
 
     def value(self, W: FloatArray) -> float:
         """The sum over all tasks."""
-        loss = self.weights @ self.loss.value(self._predicted(W), self.problems.y)
+        loss = sum(
+            float((weights * self.loss.value(each_times(X, W[tasks]), y)).sum())
+            for tasks, X, y, weights in self._padded
+        )
         return float(loss + 0.5 * self._ridge() @ W[:, -1] ** 2)
 
     def gradient(self, W: FloatArray) -> FloatArray:
         """(m, D)."""
-        p = self.problems
-        slope = self.weights * self.loss.slope(self._predicted(W), p.y)
         total = np.empty(W.shape)
-        for block, X in self._padded:
-            total[block.tasks] = times_each(block.padded(slope), X)
+        for tasks, X, y, weights in self._padded:
+            slope = weights * self.loss.slope(each_times(X, W[tasks]), y)
+            total[tasks] = times_each(slope, X)
         total[:, -1] += self._ridge() * W[:, -1]
         return total
 
@@ -86,7 +89,7 @@ class Rowwise:
         small = Problems(p.X @ F, p.y, p.offsets)
         if self.loss.quadratic:
             return quadratic(small, self.weights)
-        return Rowwise(small, self.loss, self.weights)
+        return Rowwise(small, self.loss, self.weights, self.together)
 
     def bounds(self) -> FloatArray:
         """(m,): of each XᵀX, times the largest ℓ''."""
@@ -97,13 +100,12 @@ class Rowwise:
         """The same where the loss is quadratic, from the rows: they may be fewer than columns."""
         if not self.loss.quadratic:
             return None
-        p = self.problems
-        rooted = np.sqrt(self.weights)
         parts = [
-            (block.tasks, _curved(X * block.padded(rooted)[:, :, None]))
-            for block, X in self._padded
+            (tasks, _curved(X if (weights == 1).all() else X * np.sqrt(weights)[:, :, None]))
+            for tasks, X, _, weights in self._padded
         ]
-        return Curvatures(parts, -self.gradient(np.zeros((p.n_tasks, p.X.shape[1]))))
+        zero = np.zeros((self.problems.n_tasks, self.problems.X.shape[1]))
+        return Curvatures(parts, -self.gradient(zero))
 
     def _ridge(self) -> FloatArray:
         """(m,): on the last column; tasks without rows have none."""
@@ -112,16 +114,15 @@ class Rowwise:
         rows = np.maximum(self.problems.sizes, 1)
         return np.asarray(INTERCEPT_RIDGE * self.problems.sum_rows(self.weights) / rows)
 
-    def _predicted(self, W: FloatArray) -> FloatArray:
-        predicted = np.empty(len(self.problems.y))
-        for block, X in self._padded:
-            predicted[block.rows[block.real]] = each_times(X, W[block.tasks])[block.real]
-        return predicted
-
     @cached_property
-    def _padded(self) -> list[tuple[Block, FloatArray]]:
-        """The rows (b, n, D) of every block."""
-        return [(block, block.padded(self.problems.X)) for block in blocks(self.problems)]
+    def _padded(self) -> list[tuple[IntArray, FloatArray, FloatArray, FloatArray]]:
+        """Of every block the tasks, their rows (b, n, D), targets and weights (b, n): zero where
+        padded."""
+        p, kept = self.problems, Block.seen if self.together else Block.padded
+        return [
+            (block.tasks, kept(block, p.X), kept(block, p.y), kept(block, self.weights))
+            for block in blocks(p)
+        ]
 
 
 def _curved(X: FloatArray) -> Curved:
@@ -145,7 +146,7 @@ def smooth_part(problems: Problems, loss: Loss) -> Smooth:
     """
     rows = np.ones(len(problems.y))
     if not loss.quadratic or len(problems.y) < problems.X.shape[1] * problems.n_tasks:
-        return Rowwise(problems, loss, rows)
+        return Rowwise(problems, loss, rows, together=True)
     X = _common_rows(problems)
     if X is None:
         return quadratic(problems, rows)
