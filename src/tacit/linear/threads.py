@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from functools import cache
 from threading import Lock, local
 from typing import Any
@@ -83,28 +83,38 @@ class _Limit:
 _LIMIT = _Limit()
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
+class one_blas_thread(ContextDecorator):  # used as functions are
     """``with one_blas_thread(): ...``"""
-    _LIMIT.enter()
-    try:
-        yield
-    finally:
+
+    def __enter__(self) -> None:
+        _LIMIT.enter()
+
+    def __exit__(self, *_: object) -> None:
         _LIMIT.leave()
 
 
-@contextmanager
-def isolated() -> Iterator[None]:
+class isolated(ContextDecorator):
     """One BLAS thread, and floating-point warnings off: no number in the data is an error.
 
     A block, or ``@isolated()`` over a function. What overflows is NaN or infinite in its own task.
+    Entered with every small step, so it is no generator.
 
     >>> with isolated():
     ...     print(np.array([1e300]) * 1e300)
     [inf]
     """
-    with one_blas_thread(), np.errstate(all="ignore"):
-        yield
+
+    def _recreate_cm(self) -> isolated:
+        return isolated()  # each use of a function has its own
+
+    def __enter__(self) -> None:
+        _LIMIT.enter()
+        self._quiet = np.errstate(all="ignore")
+        self._quiet.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._quiet.__exit__(None, None, None)
+        _LIMIT.leave()
 
 
 _HERE = local()

@@ -21,7 +21,7 @@ from tacit.learners.shared_prior.posterior_mixture import Priors
 from tacit.linear.losses import Loss, loss_named
 from tacit.linear.problems import Problems, of_each_chunk
 from tacit.linear.single_task_fits import best_alone
-from tacit.linear.threads import isolated
+from tacit.linear.threads import isolated, one_blas_thread
 from tacit.parameters import require_parameters
 from tacit.privacy.mechanisms.products import WithGaussianNoise
 from tacit.privacy.planning import UNIT
@@ -164,6 +164,7 @@ UNLIMITED = 1e9
 """μ at which the twin is planned: nothing is added to its sums."""
 
 
+@one_blas_thread()  # all along: to limit it anew in each step would take longer than small steps do
 def open_prior(home: Home, tasks: Tasks) -> Message:
     """The same steps, summed exactly."""
     labels, width = tuple(range(home.problems.n_tasks)), home.problems.X.shape[1]
