@@ -212,6 +212,17 @@ def test_a_frame_s_cell_that_cannot_be_read_stops_nobody_else_s_report(
     assert np.isfinite(encoder.transform(people)).all()
 
 
+@pytest.mark.parametrize("cell", [1j, 1 + 0j])
+def test_a_complex_cell_stops_nobody_else_s_report(cell: complex) -> None:
+    """pandas makes the whole column complex, which was refused."""
+    rows = pd.DataFrame(np.random.default_rng(0).standard_normal((80, 2)), columns=["a", "b"])
+    encoder = TaskAwareEncoder(Budget(3.0, 0.0), mechanism="laplace").fit(rows)
+    alone, beside = (
+        encoder.encode(pd.DataFrame({"a": [1.5, odd], "b": [1.0, 2.0]})) for odd in (1.0, cell)
+    )
+    assert alone[0].tolist() == beside[0].tolist()
+
+
 # --- the check in every batch --------------------------------------------------------------------
 
 

@@ -286,10 +286,12 @@ def _readable(X: Any) -> Any:
 def _is_odd(kind: Any) -> bool:
     """Whether cells of a frame's column, of pandas or polars, may be no numbers."""
     is_numeric = getattr(kind, "is_numeric", None)
-    return not is_numeric() if is_numeric else getattr(kind, "kind", "O") in "OUS"
+    return not is_numeric() if is_numeric else getattr(kind, "kind", "O") in "OUSc"
 
 
 def _number(cell: Any) -> float:
+    if isinstance(cell, complex) and cell.imag == 0:  # pandas makes 1 + 0i of one beside 1i
+        return cell.real
     try:
         return float(cell)
     except (TypeError, ValueError, OverflowError):
