@@ -686,7 +686,14 @@ ODD_CELLS = [
 ]
 
 
-@pytest.mark.parametrize("series", [pl.Series, lambda cells: pd.Series(cells, dtype="Int64")])
+@pytest.mark.parametrize(
+    "series",
+    [
+        pl.Series,
+        lambda cells: pd.Series(cells, dtype="Int64"),
+        lambda cells: pd.Series(cells, dtype="category"),
+    ],
+)
 def test_a_missing_cell_of_one_task_rounds_no_other_task_s_integers(series: Any) -> None:
     """With a null in a column of integers, polars and pandas give numpy floats: of ids of 64 bits
     none was a declared one any more, and everybody's rows were dropped."""

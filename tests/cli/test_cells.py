@@ -197,7 +197,7 @@ NUMBERS = st.one_of(
 @given(NUMBERS)
 def test_a_number_has_the_same_bits_beside_any_neighbour(text: str) -> None:
     """Polars reads a column of numbers, Python one that holds anything else."""
-    from tacit.tasks.tables import readable_numbers
+    from tacit.tasks.numeric_cells import readable_numbers
 
     if not text.strip():
         return

@@ -19,8 +19,9 @@ from tacit.errors import BadCell, InvalidInput, MissingValues
 from tacit.tasks import Column, Schema, canonical_label, task_codes
 from tacit.tasks.csv_dialects import COMMA_NUMBER, THOUSANDS, decimal_points
 from tacit.tasks.labels import category, distinct, missing_mask, require_present
+from tacit.tasks.numeric_cells import readable_numbers
 from tacit.tasks.table_files import FileTable
-from tacit.tasks.tables import Table, as_vector, readable_numbers
+from tacit.tasks.tables import Table, as_vector
 
 if TYPE_CHECKING:
     import polars

@@ -109,7 +109,7 @@ def _numbers(table: FileTable, names: Sequence[str], hint: str = "") -> FloatArr
     from tacit.cli.cells import bad_cells, cells
     from tacit.errors import InvalidInput
     from tacit.tasks import Column
-    from tacit.tasks.tables import as_numbers
+    from tacit.tasks.numeric_cells import as_numbers
 
     if not names:
         raise InvalidInput(f"no column is left{hint}")
@@ -283,7 +283,8 @@ def _people(table: FileTable, user: str, names: Sequence[str]) -> tuple[list[str
     from tacit.cli.cells import cells, task_texts
     from tacit.errors import InvalidInput
     from tacit.tasks import Column
-    from tacit.tasks.tables import readable_numbers, require_column
+    from tacit.tasks.numeric_cells import readable_numbers
+    from tacit.tasks.tables import require_column
 
     for role, name in (("user", user), *(("encoded", name) for name in names)):
         require_column(name, table.frame.columns, role)

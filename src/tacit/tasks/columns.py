@@ -29,7 +29,12 @@ from tacit.tasks.labels import (
     python_values,
     require_declared,
 )
-from tacit.tasks.tables import as_numbers, readable_numbers, require_finite, undeclared_numbers
+from tacit.tasks.numeric_cells import (
+    as_numbers,
+    readable_numbers,
+    require_finite,
+    undeclared_numbers,
+)
 
 _MISSING = -2  # the position of a missing value; -1 is an undeclared one
 

@@ -14,7 +14,8 @@ from tacit.json_converter import fields_to_json
 from tacit.machine import of_slices
 from tacit.tasks.columns import Column, scaled_to_range
 from tacit.tasks.labels import Classes
-from tacit.tasks.tables import Table, as_numbers, as_table, as_vector, require_finite
+from tacit.tasks.numeric_cells import as_numbers, require_finite
+from tacit.tasks.tables import Table, as_table, as_vector
 from tacit.tasks.targets import class_labels, class_signs, target_columns, target_numbers
 
 MOST_COLUMNS = 10_000

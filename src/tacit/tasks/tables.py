@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from tacit.arrays import Array, BoolArray, FloatArray
-from tacit.errors import BadCell, InvalidInput, MissingValues, nearest
-from tacit.tasks.labels import NUMERIC, missing_mask
+from tacit.errors import InvalidInput, nearest
+from tacit.tasks.labels import NUMERIC
+from tacit.tasks.numeric_cells import float64_of, require_finite, undeclared_numbers
 
 MOST_DENSE = 2**28
 """Cells of a sparse X that is written out: 2 GiB of numbers."""
@@ -84,7 +85,7 @@ class Table:
             named = zip(self.values, self.names, strict=True)
             matrix = np.column_stack([undeclared_numbers(values, name) for values, name in named])
         else:
-            matrix = _to_float64(self.matrix)
+            matrix = float64_of(self.matrix)
         require_finite(matrix, self.names)
         return matrix
 
@@ -163,61 +164,6 @@ def as_vector(values: object, name: str) -> Array:
     return vector
 
 
-def undeclared_numbers(values: Array, name: str) -> FloatArray:
-    """Those of a column of which nothing was declared."""
-    try:
-        return as_numbers(values, name)
-    except BadCell as error:
-        how = f"; if these are categories, declare them: ranges={{{name!r}: [...]}}"
-        raise BadCell(error.told + how, error.row) from None
-
-
-def as_numbers(values: Array, name: str) -> FloatArray:
-    """Numbers and numeric text as float64, missing as NaN; anything else is refused by row.
-
-    >>> as_numbers(np.array([1, None, "2.5"], dtype=object), "age")
-    array([1. , nan, 2.5])
-    """
-    kind = values.dtype.kind
-    if kind in NUMERIC:
-        return _to_float64(values)
-    if kind == "c":
-        raise InvalidInput(f"Complex data not supported: column {name!r} is {values.dtype}")
-    if kind not in "OUST":
-        raise InvalidInput(f"column {name!r} is {values.dtype}; expected numbers")
-    return _parsed(values, name)
-
-
-def readable_numbers(values: Array, name: str) -> FloatArray:
-    """As `as_numbers`, with NaN for every cell that holds no number.
-
-    >>> readable_numbers(np.array(["1", "n/a"]), "age")
-    array([ 1., nan])
-    """
-    try:
-        return as_numbers(values, name)
-    except InvalidInput:
-        if values.dtype.kind not in "OUST":
-            raise  # a whole column of dates: that is no matter of one row
-    cells = values.astype(object)
-    cells[~np.fromiter(map(_is_number, cells), np.bool_, len(cells))] = None
-    return as_numbers(cells, name)
-
-
-def require_finite(matrix: FloatArray, names: Sequence[str]) -> None:
-    """Refuse NaN and infinity in a matrix (N, d), naming the column."""
-    if np.isfinite(matrix).all():
-        return
-    missing = np.isnan(matrix).sum(axis=0)
-    if missing.any():
-        j = int(np.argmax(missing > 0))
-        raise MissingValues(names[j], int(missing[j]))
-    row, j = np.argwhere(np.isinf(matrix))[0]
-    raise BadCell(
-        f"column {names[j]!r} is infinite (inf) in row {{row}}; expected finite", int(row)
-    )
-
-
 def require_column(name: str, names: Collection[str], role: str) -> None:
     """Refuse a name that is no column, suggesting the nearest.
 
@@ -286,9 +232,10 @@ def _plain_array(values: Any, name: str) -> Array:
     try:
         read = values.to_numpy if hasattr(values, "to_numpy") else lambda: np.asarray(values)
         found = np.asarray(read())
-        whole = "int" in str(kind).lower() and found.dtype.kind == "f"
-        if whole or getattr(kind, "time_zone", None):  # a missing cell would round all others
-            found = np.array(values.to_list(), dtype=object)  # and hours forget where they are
+        made = found.dtype.kind == "f" and "float" not in str(kind).lower()
+        if hasattr(values, "to_list") and (made or getattr(kind, "time_zone", None)):
+            # Otherwise a missing cell would round all integers, and hours forget where they are.
+            found = np.array(values.to_list(), dtype=object)
         return found
     except Exception as error:  # whatever somebody's table raises
         raise InvalidInput(f"{name} cannot be read as an array: {error}") from error
@@ -331,30 +278,3 @@ def _require_distinct(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         twice, _ = Counter(names).most_common(1)[0]
         raise InvalidInput(f"column {twice!r} occurs twice; column names must differ")
-
-
-def _to_float64(values: Array) -> FloatArray:
-    with np.errstate(over="ignore"):  # a long double may become inf, which is then refused
-        return np.asarray(values, dtype=np.float64)
-
-
-def _parsed(values: Array, name: str) -> FloatArray:
-    filled = values.astype(object)
-    filled[missing_mask(filled)] = np.nan
-    try:
-        return filled.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        row = next(row for row, value in enumerate(filled) if not _is_number(value))
-        raise BadCell(
-            f"column {name!r} holds {filled[row]!r} in row {{row}}; expected a number", row
-        ) from None
-
-
-def _is_number(value: object) -> bool:
-    cell = np.empty(1, dtype=object)
-    cell[0] = value
-    try:
-        cell.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True

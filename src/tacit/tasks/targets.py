@@ -17,7 +17,8 @@ from tacit.tasks.labels import (
     require_declared,
     require_present,
 )
-from tacit.tasks.tables import Table, as_numbers, as_table, as_vector, is_frame, require_finite
+from tacit.tasks.numeric_cells import as_numbers, require_finite
+from tacit.tasks.tables import Table, as_table, as_vector, is_frame
 
 TARGET = "target"
 """How messages and declarations call y."""
