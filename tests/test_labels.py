@@ -68,6 +68,8 @@ def test_a_new_school_called_a7_opens_no_account_for_school_7() -> None:
                 "1",
                 "1.0",
                 "\ufeff1",
+                "1\0",
+                "\u200e1\u200f",
                 " 1\t",
                 np.int8(1),
                 np.float32(1),

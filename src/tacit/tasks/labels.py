@@ -31,8 +31,10 @@ Classes: TypeAlias = tuple[Hashable, ...]  # two or more
 NUMERIC = "biuf"  # dtype kinds: bool, signed, unsigned, float
 DEEPEST = 8
 """How far tuples nest in a label."""
-INVISIBLE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff\u200b\u200c\u200d\u2060"
-"""What text may begin or end with and nobody sees: blanks, a byte order mark, zero-width spaces."""
+_SPACES = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff\u200b\u200c\u200d\u2060"
+INVISIBLE = _SPACES + "\0\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
+"""What text may begin or end with and nobody sees: blanks, a byte order mark, zero-width spaces,
+directions as spreadsheets copy them, and zero bytes, which numpy drops."""
 WRITTEN_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 """How tables write an integer of a column of floats: 1.0 is 1, and 1.10 or 01.0 is text."""
 WRITTEN_FLOAT = re.compile(r"-?[0-9](\.[0-9]+)?e[-+][0-9]+")
