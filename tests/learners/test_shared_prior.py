@@ -487,7 +487,7 @@ def test_a_length_that_noise_hides_is_part_of_the_means_error() -> None:
     for curvature, sigma in ((40.0, 1e-9), (40.0, 20.0), (0.0, 20.0)):
         steps = 3 + 0.2 * rng.normal(size=400)  # far from zero, which no step goes below
         found = [
-            told.with_length(np.array([curvature * a + sigma * z, curvature]), sigma)
+            told.with_length(np.array([curvature * a + sigma * z, 0, curvature, 0, 0]), sigma)
             for a, z in zip(steps, rng.normal(size=400), strict=True)
         ]
         left = found[0].mean_covariance

@@ -15,12 +15,13 @@ from tacit.engine import Facts, Step
 from tacit.learners.shared_prior import Curator
 from tacit.learners.shared_prior.candidates import own_diagonal
 from tacit.learners.shared_prior.lessons import TRUSTED, Lessons, first_frame
-from tacit.learners.shared_prior.participant import ballots_on, joined
+from tacit.learners.shared_prior.participant import ballots_on, joined, view_of
 from tacit.linear.losses import Squared
 from tacit.linear.problems import Problems
 from tacit.linear.row_algebra import directed
 from tacit.privacy.accounting import Gaussian
 from tacit.privacy.mechanisms import VoteSum
+from tacit.privacy.mechanisms.grid import svec
 
 WIDTH, RANK, M = 24, 4, 300
 
@@ -68,6 +69,93 @@ def test_a_round_in_whitened_coordinates_finds_what_the_first_one_missed() -> No
     assert whitened < 0.5 * np.mean(missing["first"])
     assert whitened < 0.5 * np.mean(missing["same"])
     assert whitened < 0.7 * np.mean(missing["one"])
+
+
+def seen(
+    rows_each: int, sigma: float, seed: int = 3
+) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """Where the mean is, the direction found, another beside it and how far along that, of 3,000
+    tasks whose rows see it unevenly, or that have seen all of it."""
+    rng = np.random.default_rng(seed)
+    true, size = np.array([0.5, 0.5, 0.5, 0.5]), np.array([1.0, 1.0, 0.3, 0.3])
+    deviations = true + 0.3 * rng.normal(size=(3000, 4))
+    if rows_each == 1:
+        X = size * rng.normal(size=deviations.shape)
+        residual = (X * deviations).sum(axis=1) + 0.2 * rng.normal(size=3000)
+        deviations = X * residual[:, None]
+    rows = joined(directed(deviations), 0.5)
+    noise = sigma * rng.normal(size=(5, 5)) / math.sqrt(2)
+    total = rows.T @ rows + (noise + noise.T) / math.sqrt(2)
+    told = replace(Lessons.none(4, 3000, 0.5), frame=np.eye(4))
+    told = told.with_directions(total, sigma, later=False)
+    return true, told.direction, told.beside, told.reach
+
+
+@pytest.mark.parametrize("sigma", [0.0, 10.0])
+def test_where_rows_see_a_mean_unevenly_it_is_looked_for_beside_the_direction_too(
+    sigma: float,
+) -> None:
+    true, along, beside, reach = seen(1, sigma)
+    assert abs(along @ beside) < 1e-12
+    assert along @ true < 0.9  # cosines: features that hardly vary are hardly seen
+    both = along + reach * beside
+    assert both @ true / np.linalg.norm(both) > 0.98
+
+
+def test_where_tasks_see_all_of_a_mean_noise_leads_nowhere_beside_it() -> None:
+    far = []
+    for seed in range(20):
+        true, along, beside, reach = seen(30, 300.0, seed)
+        assert along @ true > 0.8
+        far.append(np.linalg.norm(reach * beside))
+    assert np.mean(far) < 0.1
+
+
+def test_a_step_is_found_in_the_plane_of_both_directions() -> None:
+    """Slopes C a of any curvature C, whose entries have a noise of their own."""
+    curvature, step = np.array([[40.0, 6.0], [6.0, 5.0]]), np.array([1.5, -2.0])
+    told = replace(
+        Lessons.none(3, 100, 0.5),
+        direction=np.array([0.0, 1.0, 0.0]),
+        beside=np.array([0.5, 0.0, 0.0]),
+        reach=3.0,
+        stride=2.0,
+    )
+    found = told.with_length(np.concatenate([curvature @ step, svec(curvature)]), 0.0)
+    moved = np.linalg.solve(told.frame, found.mean)
+    np.testing.assert_allclose(moved, 2 * np.array([0.5 * -2.0, 1.5, 0.0]), atol=1e-9)
+    hidden = told.with_length(np.concatenate([curvature @ step, svec(curvature)]), 1e6)
+    assert np.abs(hidden.mean).max() < 1e-3
+    left = np.linalg.solve(told.frame, np.linalg.solve(told.frame, hidden.mean_covariance).T)
+    np.testing.assert_allclose(np.diag(left), [(2 * 0.5 * 3) ** 2, 2.0**2, 0], atol=1e-6)
+
+
+def test_slopes_and_curvatures_are_derivatives_of_the_marginal_likelihood() -> None:
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(12, 3)), rng.normal(size=12)
+    problems = Problems(X, y, np.array([0, 5, 12]))
+    told = replace(
+        Lessons.none(3, 2, 0.5),
+        direction=np.array([1.0, 0.0, 0.0]),
+        beside=np.array([0.0, 0.3, 0.4]),
+        noise=1.0,
+    )
+    scales, h = np.array([0.7, 2.0]), 1e-3
+
+    def likely(a: float, b: float) -> FloatArray:
+        at = told.mean + told.frame @ (a * told.direction + b * told.beside)
+        view = view_of(problems, Squared(), replace(told, mean=at))
+        return np.diagonal(view.log_likelihood(scales, np.ones(1))[:, :, 0])
+
+    slopes, curved = view_of(problems, Squared(), told).along(told.direction, told.beside, scales)
+    ahead = (likely(h, 0) - likely(-h, 0)) / (2 * h)
+    aside = (likely(0, h) - likely(0, -h)) / (2 * h)
+    np.testing.assert_allclose(slopes, np.stack([ahead, aside], axis=1), rtol=1e-5)
+    mixed = (likely(h, h) - likely(h, -h) - likely(-h, h) + likely(-h, -h)) / (4 * h * h)
+    twice = [(likely(h, 0) + likely(-h, 0) - 2 * likely(0, 0)) / h**2]
+    twice.append((likely(0, h) + likely(0, -h) - 2 * likely(0, 0)) / h**2)
+    expected = np.stack([-twice[0], -math.sqrt(2) * mixed, -twice[1]], axis=1)
+    np.testing.assert_allclose(curved, expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(("true", "chosen"), [(True, 0.9), (False, 0.0)])

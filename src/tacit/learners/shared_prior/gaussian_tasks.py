@@ -10,6 +10,7 @@ that a task gets the same bits in any batch.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -156,11 +157,18 @@ class View:
         weight = softmax(self._over_scales(noise))
         return self.form.solved(OWN_SCALES, weight), np.exp(row_sums(weight * np.log(OWN_SCALES)))
 
-    def along(self, direction: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Slope and curvature (m,) of each log likelihood of mean + a F direction at a = 0, the
-        task's own deviation of scale c_k (m,) integrated out."""
-        shrunk = solutions(scales[:, None, None] * self.B, direction)
-        return row_sums(shrunk * self.pull), row_sums(shrunk * each_times(self.B, direction))
+    def along(
+        self, first: FloatArray, second: FloatArray, scales: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Slopes (m, 2) and svec of the curvature (m, 3) of each log likelihood of
+        mean + F (a first + b second) at zero, the task's own deviation of scale c_k (m,) integrated
+        out."""
+        spread = scales[:, None, None] * self.B
+        x, y = solutions(spread, first), solutions(spread, second)
+        ahead, aside = each_times(self.B, first), each_times(self.B, second)
+        slopes = [row_sums(shrunk * self.pull) for shrunk in (x, y)]
+        curved = [row_sums(x * ahead), math.sqrt(2) * row_sums(x * aside), row_sums(y * aside)]
+        return np.stack(slopes, axis=1), np.stack(curved, axis=1)
 
     def scores(self, noise: float) -> tuple[FloatArray, FloatArray]:
         """svec(Ã_k), Ã_k = ω B(I + B)⁻¹, 0 ⪯ Ã_k ⪯ I, and b̃_k = ω(I + B)⁻¹b/s (m, r), b the pull.

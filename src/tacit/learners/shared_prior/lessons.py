@@ -17,11 +17,14 @@ from tacit.arrays import FloatArray
 from tacit.engine import Message
 from tacit.learners.shared_prior.shrinkage import (
     deconvolved,
+    floored,
     mean_given_moment,
+    seen_unevenly,
     shape_of,
     square_root,
     voted_place,
 )
+from tacit.privacy.mechanisms.grid import smat
 
 WINDOW = 3.0  # nats: how far the size of the targets may be from USUAL_SIZE
 USUAL_SIZE = 0.3
@@ -29,6 +32,8 @@ LEVEL_WIDTH, SIZE_WIDTH = 0.1, 0.3  # of the bells that say them: sizes differ m
 NOISE_SHARE = 0.7  # s, as a share of the size of the targets, until it is voted on
 FIRST_STRIDE = 2.5
 LATER_STRIDES = 0.1, 0.5  # of the first
+ASIDE = 0.5  # the length at which the second direction is searched: it takes less of what is sent
+LEAST_CURVED = 1e-20  # squared: no step is found where nothing is curved
 Values = Mapping[str, FloatArray]
 """The numbers in what is shared."""
 
@@ -63,6 +68,8 @@ class Lessons:
     moment: FloatArray  # (D, D), T not yet shrunk, with noise of
     moment_noise: float
     direction: FloatArray  # (D,), in coordinates u
+    beside: FloatArray  # (D,), across it: where the mean may lie as well
+    reach: float  # how far beside, for a length along the direction, it is expected to lie
     stride: float  # a length
     error: FloatArray  # (D, D), covariance of the mean in units of its step
     information: FloatArray  # (D, D), Σ Ã
@@ -75,7 +82,8 @@ class Lessons:
         zero, one, base = np.zeros((width, width)), np.eye(width), first_frame(width)
         return cls(
             np.zeros(width), zero, NOISE_SHARE * USUAL_SIZE, USUAL_SIZE, base, base, base,
-            one, one, one, zero, 0.0, np.zeros(width), 1.0, zero, zero, float(n_tasks), tilt,
+            one, one, one, zero, 0.0, np.zeros(width), np.zeros(width), 0.0, 1.0, zero, zero,
+            float(n_tasks), tilt,
         )  # fmt: skip
 
     @classmethod
@@ -116,6 +124,7 @@ class Lessons:
         linear, sharp = shape_of(centred, noise, m)
         filtered = mean_given_moment(pull, pull_noise, raw[0], m)
         along = filtered / max(float(np.linalg.norm(filtered)), 1e-300)
+        beside, reach = seen_unevenly(pull, pull_noise, raw[0], along, m)
         spread = min(pull_noise**2 + m / d, length**2 / d) / length**2
         scale = d / max(float(np.trace(centred)), 0.1 * m)
         return replace(
@@ -127,6 +136,8 @@ class Lessons:
             moment=scale * centred,
             moment_noise=scale * noise,
             direction=along,
+            beside=ASIDE * beside,
+            reach=reach / ASIDE,
             stride=self.size * FIRST_STRIDE * (self._left(along) if later else 1.0),
             error=spread * self.frame @ self.frame.T,
             weight=m,
@@ -140,20 +151,23 @@ class Lessons:
         return float(np.clip(expected / (self.size * FIRST_STRIDE), *LATER_STRIDES))
 
     def with_length(self, total: FloatArray, sigma: float) -> Lessons:
-        """The best step along the direction, slope/curvature, shortened by its noise.
+        """The best step in the plane of both directions, slopes/curvature, shortened by its noise.
 
-        In strides the step is a ~ N(0, 1) beforehand, and slope = curvature · a + N(0, σ²): what
-        is left of its variance is part of the mean's error.
+        In strides the step is a ~ N(0, diag(1, reach²)) beforehand, and slopes = C a + N(0, σ²I),
+        C the curvature: what is left of its variance is part of the mean's error.
         """
-        slope, curvature = float(total[0]), max(float(total[1]), 0.0)
-        seen = max(curvature**2 + sigma**2, 1e-300)
-        step = self.stride * max(slope * curvature / seen, 0.0)
-        along = self.frame @ self.direction
-        unsure = self.stride**2 * sigma**2 / seen * np.outer(along, along)
+        slopes, far = total[:2], np.array([1.0, self.reach])
+        curved = far[:, None] * floored(smat(total[2:]), 0.0)
+        seen = curved @ curved.T + max(sigma**2, LEAST_CURVED) * np.eye(2)
+        step = far * np.linalg.solve(seen, curved @ slopes)
+        step *= self.stride * (step[0] > 0)
+        plane = np.stack([self.direction, self.beside])
+        ways = self.stride * sigma * far[:, None] * (plane @ self.frame.T)
         return replace(
             self,
-            mean=self.mean + step * along,
-            mean_covariance=step**2 * self.error + unsure,
+            mean=self.mean + self.frame @ (step @ plane),
+            mean_covariance=float(np.sum((step @ plane) ** 2)) * self.error
+            + ways.T @ np.linalg.solve(seen, ways),
         )
 
     def whitened(self, trust: float) -> Lessons:

@@ -232,6 +232,7 @@ def public_values(width: int) -> dict[str, Any]:
         mean=rng.normal(size=width) / width,
         frame=frames[0],
         direction=rng.normal(size=width) / width,
+        beside=rng.normal(size=width) / width,
         information=np.eye(width),
         weight=1.0,
     )

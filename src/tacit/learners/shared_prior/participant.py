@@ -172,8 +172,8 @@ def directions(view: View, told: Lessons) -> FloatArray:
 
 
 def lengths(view: View, told: Lessons, known: FloatArray | None) -> FloatArray:
-    """(m, 2): slope and stride · curvature of each log likelihood along the direction, norm one;
-    of tasks whose own scales (m, 1) may be known."""
+    """(m, 5): slopes and stride · curvature of each log likelihood in the plane of both directions,
+    norm one; of tasks whose own scales (m, 1) may be known."""
     scales = view.own(told.noise)[1] if known is None else known[:, 0]
-    slope, curvature = view.along(told.direction, scales)
-    return directed(np.stack([slope, told.stride * curvature], axis=1))
+    slopes, curvature = view.along(told.direction, told.beside, scales)
+    return directed(np.concatenate([slopes, told.stride * curvature], axis=1))

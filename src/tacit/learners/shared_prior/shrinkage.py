@@ -14,6 +14,7 @@ from scipy.special import softmax
 
 from tacit.arrays import FloatArray
 
+FARTHEST_BESIDE = 4.0  # of the length along a direction: how far across it a mean may lie
 LEAST_LINEAR = 0.03
 LEAST_SHARP = 0.02
 """The smallest eigenvalue that an estimate of average eigenvalue one may have."""
@@ -115,6 +116,36 @@ def mean_given_moment(
     length = max(float(total @ total) / n_tasks**2 - len(total) * noise, 0.02)
     prior = length * moment / np.trace(moment)
     return np.asarray(prior @ np.linalg.solve(prior + noise * np.eye(len(total)), total))
+
+
+def seen_unevenly(
+    total: FloatArray, sigma: float, moment: FloatArray, along: FloatArray, n_tasks: float
+) -> tuple[FloatArray, float]:
+    """Where else than along a direction the mean may lie: a direction across it, and how far along
+    this one, for each length along that one, the mean is expected.
+
+    A task of few rows sees of its deviation only what its rows do: E v ∝ R δ, R the shape of
+    Σ v vᵀ. So δ ~ N(0, κI) is filtered through R, where that is uneven; and what noise alone would
+    make of it is taken off, so that nothing is left where tasks see all of it.
+
+    >>> seen_unevenly(np.array([3.0, 1.0]), 0.0, np.eye(2), np.array([1.0, 0.0]), 4e6)[1]
+    0.0
+    """
+    d, pull = len(total), total / n_tasks
+    known = max(float(pull @ pull) - d * (sigma / n_tasks) ** 2, 0.02 * float(pull @ pull))
+    noise = (sigma / n_tasks) ** 2 + 1 / (n_tasks * d)
+    prior = known / float(np.trace(moment @ moment)) * moment
+    gain = prior @ np.linalg.inv(prior @ moment + noise * np.eye(d))
+    length = float(along @ gain @ pull)
+    if length <= 0:
+        return np.zeros(d), 0.0
+    across = (np.eye(d) - np.outer(along, along)) @ gain / length
+    beside = across @ pull
+    far = float(beside @ beside)
+    left = far - noise * float((across**2).sum())
+    if left <= 0:
+        return np.zeros(d), 0.0
+    return beside / math.sqrt(far), min(math.sqrt(left), FARTHEST_BESIDE)
 
 
 def deconvolved(
