@@ -32,6 +32,7 @@ LEVEL_WIDTH, SIZE_WIDTH = 0.1, 0.3  # of the bells that say them: sizes differ m
 NOISE_SHARE = 0.7  # s, as a share of the size of the targets, until it is voted on
 FIRST_STRIDE = 2.5
 LATER_STRIDES = 0.1, 0.5  # of the first
+EM_STEP = 0.7  # of the way to T: E ÃXÃ is more than (E Ã)X(E Ã), so that all of it overshoots
 ASIDE = 0.5  # the length at which the second direction is searched: it takes less of what is sent
 LEAST_CURVED = 1e-20  # squared: no step is found where nothing is curved
 Values = Mapping[str, FloatArray]
@@ -226,7 +227,7 @@ class Lessons:
             mean=self.mean + self.noise * self.frame @ delta,
             mean_covariance=self.noise**2 * self.frame @ left @ self.frame.T,
             outer=self.frame,
-            frame=self.frame @ square_root(linear),
+            frame=self.frame @ square_root(EM_STEP * linear + (1 - EM_STEP) * np.eye(d)),
             linear=linear,
             sharp=sharp,
         )

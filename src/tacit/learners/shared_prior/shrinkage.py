@@ -15,6 +15,8 @@ from scipy.special import softmax
 from tacit.arrays import FloatArray
 
 FARTHEST_BESIDE = 4.0  # of the length along a direction: how far across it a mean may lie
+USUAL_CHANGE = 0.6  # of T − I in a refinement
+UNSURE_OF_NOISE = 0.15  # of the square of s, and of what tasks weigh: nats
 LEAST_LINEAR = 0.03
 LEAST_SHARP = 0.02
 """The smallest eigenvalue that an estimate of average eigenvalue one may have."""
@@ -148,6 +150,24 @@ def seen_unevenly(
     return beside / math.sqrt(far), min(math.sqrt(left), FARTHEST_BESIDE)
 
 
+def overstated(seen: FloatArray, information: FloatArray, variance: float, n_tasks: float) -> float:
+    """How much too large the second moment of all scores is: as their noise s is not known exactly,
+    and as noisier tasks weigh less.
+
+    The share of it that T does not explain is 1 + Ã(T − I). Where rows say little, Ã ≪ 1, a few
+    percent of s would be read as a T many times too small; so what the whole moment has over or
+    under its due goes to s and to T by how far each may be off, and by its own noise.
+
+    >>> [round(overstated(0.9 * a, a, 0.0, 1e9), 2) for a in (np.full(4, 0.01), np.ones(4))]
+    [0.9, 0.99]
+    """
+    due = float(information.sum())
+    usual = float((information**2).sum()) / due * USUAL_CHANGE
+    noise = float((variance + 2 * information**2 / n_tasks).sum()) / due**2
+    share = UNSURE_OF_NOISE**2 / (UNSURE_OF_NOISE**2 + usual**2 + noise)
+    return float(max(float(seen.sum()) / due, 0.1) ** share)
+
+
 def deconvolved(
     moment: FloatArray, sigma: float, information: FloatArray, vectors: FloatArray, n_tasks: float
 ) -> tuple[FloatArray, FloatArray]:
@@ -155,9 +175,11 @@ def deconvolved(
     eigenvectors: linearly (Wiener, with T − I about 0.6 in size), and rotation invariant."""
     d, identity = len(information), np.eye(len(information))
     seen = vectors.T @ moment @ vectors / n_tasks
+    excess_size = overstated(np.diag(seen), information, (sigma / n_tasks) ** 2, n_tasks)
+    seen, sigma = seen / excess_size, sigma / excess_size
     weight = np.outer(information, information)
     variance = ((sigma / n_tasks) ** 2 / 2 + weight / n_tasks) * (1 + identity)
-    prior = 0.36 * (1 + identity)
+    prior = USUAL_CHANGE**2 * (1 + identity)
     excess = weight * prior * (seen - np.diag(information)) / (weight**2 * prior + variance)
     root = 1 / np.sqrt(np.maximum(information, 0.3 * information.mean()))
     whitened = np.outer(root, root)
