@@ -198,3 +198,93 @@ def test_table_1_has_every_application() -> None:
 
     assert told(whole) == "holds"
     assert told(whole | {"real-estate": 413.0}) == "holds in part"
+
+
+def test_the_time_of_table_1_is_held_against_a_minute_and_two_hours() -> None:
+    check = claim("S4-table1", "under a minute")
+
+    def told(power: float, estate: float) -> str:
+        seconds = {"household-power": power, "real-estate": estate, "breast-cancer": 9.0}
+        rows = [made({"task-aware": {"seconds": n}}, case).rows for case, n in seconds.items()]
+        return str(check(Measured(sum(rows, ()))).verdict)
+
+    assert told(59.0, 7199.0) == "holds"
+    assert told(61.0, 7199.0) == told(59.0, 7201.0) == "holds in part"
+
+
+def test_features_stay_strong_by_the_other_tasks_alone() -> None:
+    check = claim("S1-fig2", "strongest in the other")
+
+    def told(rows: list[tuple[float, float, float]]) -> str:
+        before = [(1.0, 1.0, 0.0), (5.0, 4.0, 0.0), (3.0, 4.0, 0.0), (0.0, 1.0, 99.0)]
+        panels = {"before": before, "with protection, as published": rows}
+        found: tuple[MeasuredPoint, ...] = ()
+        for panel, matrix in panels.items():
+            entries = {
+                f"{i}": {float(j): y for j, y in enumerate(row)} for i, row in enumerate(matrix)
+            }
+            found += made(entries, panel).rows
+        return str(check(Measured(found)).verdict)
+
+    assert told([(1, 1, 0), (4, 4, 0), (3, 3, 0), (1, 1, 99)]) == "holds"
+    assert told([(9, 9, 0), (4, 4, 0), (3, 3, 0), (1, 1, 99)]) == "holds in part"
+    assert told([(9, 9, 0), (1, 1, 0), (1, 1, 0), (8, 8, 0)]) == "does not hold here"
+
+
+def test_a_fall_is_significant_where_the_bands_do_not_meet() -> None:
+    check = claim("S1-fig8", "significant")
+
+    def told(*columns: tuple[float, ...]) -> str:
+        rows = [
+            MeasuredPoint("", LR, float(x), seed, y)
+            for x, values in enumerate(columns)
+            for seed, y in enumerate(values)
+        ]
+        return str(check(Measured(tuple(rows))).verdict)
+
+    assert told((3.0, 3.1, 3.2), (2.0, 2.1, 2.2), (1.0, 1.1, 1.2)) == "holds"
+    assert told((3.0, 3.1, 3.2), (2.0, 2.1, 2.2), (1.9, 2.1, 2.2)) == "holds in part"
+    assert told((3.0,), (2.0,), (1.0,)) == "does not hold here"
+
+
+def test_convergence_is_quick_where_half_of_the_fall_comes_before_half_of_epsilon() -> None:
+    check = claim("S2-fig2", "fairly quickly")
+
+    def told(middle: float) -> str:
+        rows: tuple[MeasuredPoint, ...] = ()
+        for data in ("MNIST by writer", "FEMNIST, test part"):
+            loss = {1.0: 4.0, 10.0: middle, 20.0: 2.9, 30.0: 2.0}
+            rows += made({"MTL": loss}, f"{data}: loss").rows
+            spent = {1.0: 1.0, 10.0: 2.0, 20.0: 4.0, 30.0: 6.0}
+            rows += made({"claimed": spent}, f"{data}: ε").rows
+        return str(check(Measured(rows)).verdict)
+
+    assert told(3.0) == "holds"
+    assert told(3.1) == "does not hold here"
+
+
+def test_mtl_is_ahead_at_every_epsilon_of_the_table() -> None:
+    check = claim("S2-table1", "Private MTL")
+
+    def told(small: float, large: float) -> str:
+        rows: tuple[MeasuredPoint, ...] = ()
+        for panel, gap in {"ε = 0.1": small, "ε = 2": large, "no privacy": -0.5}.items():
+            values = {"MTL": {"kl": 0.5 + gap, "ewc": 0.6 + gap}, "FedAvg": {"kl": 0.5, "ewc": 0.6}}
+            rows += made(values, panel).rows
+        return str(check(Measured(rows)).verdict)
+
+    assert told(0.1, 0.2) == "holds"
+    assert told(0.1, -0.2) == "holds in part"
+    assert told(-0.1, -0.2) == "does not hold here"
+
+
+def test_what_falls_late_or_rises_does_not_converge_fast() -> None:
+    check = claim("S3-fig2a", "fast")
+
+    def told(values: list[float]) -> str:
+        curves = ["no noise", *(f"as published, ε = {e}" for e in ("0.3", "1", "10"))]
+        found = {curve: {float(i): y for i, y in enumerate(values)} for curve in curves}
+        return str(check(made(found, "objective")).verdict)
+
+    assert told([9.0, 5.0, 4.5, 4.0]) == "holds"
+    assert told([9.0, 8.0, 7.0, 4.0]) == told([4.0, 5.0, 6.0, 7.0]) == "does not hold here"

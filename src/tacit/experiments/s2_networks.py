@@ -91,7 +91,10 @@ def by_round(
     sigma: float | None,
     writers: int | None,
 ) -> Iterator[Point]:
-    """Figure 2: training loss and ε after each round, γ and σ fixed (σ on the cohort's mean)."""
+    """Figure 2: training loss and ε after each round, γ and σ fixed (σ on the cohort's mean).
+
+    Ours by the round is that of the shared model, and level that of what is taken home at the end.
+    """
     clients, losses = _clients(data, writers, seed), f"{data}: loss"
     if method == "single-task":
         alone = _alone(clients, seed, clients.train)
@@ -102,7 +105,9 @@ def by_round(
     if method == "tacit":
         assert z is not None
         epsilon = epsilon_after(SecretCoins(SHARE), m, z, rounds, 1 / m, "zero-out")
-        lines = _ours(clients, epsilon, seed, watch).private_history_
+        ours = _ours(clients, epsilon, seed, watch)
+        yield Point("tacit, taken home", None, _loss(ours, watch), losses)
+        lines = ours.private_history_
     else:
         model = _published(clients, method, None, clip, rounds, seed, multiplier=z, watch=watch)
         every = model.private_history_
@@ -216,6 +221,12 @@ def _fitted(clients: Clients, seed: int, watch: Rows | None, **parameters: Any) 
         **parameters,
     )
     return model.fit(*clients.train, watch=watch)
+
+
+def _loss(model: FederatedMTL, part: Rows) -> float:
+    """The mean cross-entropy; classes are numbered from 0."""
+    right = model.predict_proba(part.X, task=part.task)[np.arange(len(part.y)), part.y]
+    return float(-np.mean(np.log(np.maximum(right, 1e-30))))
 
 
 def _accuracy(model: Any, part: Rows) -> float:

@@ -67,6 +67,23 @@ def _converges(curves: Sequence[str]) -> Check:
     return check
 
 
+def _fast(curves: Sequence[str]) -> Check:
+    """After a quarter of the iterations at least half of the fall is done; what rises has none."""
+
+    def check(measured: Measured) -> Judgement:
+        share = {}
+        for curve in curves:
+            values = [m.mean for m in measured.means(curve, OBJECTIVE)]
+            fall = values[0] - values[-1]
+            done = values[0] - values[len(values) // 4]
+            share[curve] = done / fall if fall > 0 else 0.0
+        said = ", ".join(f"{curve} {each:.0%}" for curve, each in share.items())
+        told = verdict([each >= 0.5 for each in share.values()])
+        return Judgement(told, max(share.values()), f"of the fall, after a quarter: {said}")
+
+    return check
+
+
 def _mostly_of_rank_3(curves: Sequence[str]) -> Check:
     """At more than half of the iterations that were recorded."""
 
@@ -162,7 +179,13 @@ def _no_worse(epsilons: Sequence[float]) -> Statement:
 # --- the figures ----------------------------------------------------------------------------------
 
 _EPSILONS: Final = (0.3, 1.0, 10.0)
+_CURVES: Final = (OPEN, *map(published, _EPSILONS))
+_CONVERGES_FAST = Statement(
+    "It converges fast (here: half of the fall in a quarter of the iterations).", _fast(_CURVES)
+)
 _SAID_OF_ONE: Final = {
+    "S3-fig2a": (_CONVERGES_FAST,),
+    "S3-fig2b": (_CONVERGES_FAST,),
     "S3-fig5": (
         Statement(
             "A smaller ε does not increase the error dramatically (here: at most twice).",
@@ -203,7 +226,7 @@ def _pair(
             name=names[0],
             title=f"Objective by iteration: {data} data, {problem}",
             axes=("iteration", ""),
-            claims=_objectives(_EPSILONS),
+            claims=(*_objectives(_EPSILONS), *_SAID_OF_ONE.get(names[0], ())),
             panels=(OBJECTIVE, RANK),
             **common,
         ),

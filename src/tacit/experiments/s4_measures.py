@@ -135,7 +135,8 @@ def trained_loss(seed: int, **cell: Any) -> Iterator[Point]:
 
 
 def training_time(seed: int, case: str, **cell: Any) -> Iterator[Point]:
-    """Seconds of training, which no verdict rests on; the closed forms need no PyTorch."""
+    """Seconds of training, held against the paper's minute and hours; the closed forms need no
+    PyTorch."""
     if case == "household-power":
         return power_time(seed)
     from tacit.experiments.s4_networks import timed

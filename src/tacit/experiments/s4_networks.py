@@ -182,9 +182,12 @@ def _tumours(rows: int | None) -> tuple[FloatArray, FloatArray]:
 
 
 def _digits(rows: int | None) -> tuple[FloatArray, FloatArray]:
-    data = load_mnist_by_writer().train
-    chosen = np.random.default_rng(0).permutation(len(data.X))[:rows]
-    return data.X[chosen].reshape(len(chosen), -1) / 255.0, data.y[chosen].astype(np.float64)
+    """All 70,000 of MNIST, its own two parts together."""
+    data = load_mnist_by_writer()
+    X = np.concatenate([data.train.X, data.test.X])
+    y = np.concatenate([data.train.y, data.test.y])
+    chosen = np.random.default_rng(0).permutation(len(X))[:rows]
+    return X[chosen].reshape(len(chosen), -1) / 255.0, y[chosen].astype(np.float64)
 
 
 CASES = {
