@@ -16,7 +16,7 @@ W̃        clipped models          what a mechanism makes of them, norm ≤ K
 M^(t)    ``maps``                the shared map of round t: (d, d), or its diagonal
 K        ``clip_norm``
 λ, η     ``penalty``, ``step``   ηλ is ``level``
-β_t      ``momentum``
+β_t      ``accelerated``
 μ        ``strong_convexity``    (not the μ of Gaussian DP)
 T        ``rounds``
 P, Q     ``shared``, ``own``     the two parts of a decomposed model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -36,14 +37,15 @@ class ProximalLearner(CovarianceLearner):
     ``penalty`` is λ and ``step`` is η, in the units of the data. "auto", in a private run: each
     task divides its loss by its own curvature, so that η = 1 suits all, and ηλ follows a public
     rule; there is then no one λ of that objective, so that ``penalty`` is given with ``step``. In
-    the twin λ is chosen by held-out rows. ``refit``: difference 6 above.
+    the twin λ is chosen by held-out rows. ``accelerated`` True: β_t of S1 §4.5, by
+    ``strong_convexity``; False: none; or every round's β_t. ``refit``: difference 6 above.
     """
 
     _penalty: ClassVar[Penalty] = TraceNorm()
 
     penalty: Positive | Literal["auto"] = "auto"
     step: Positive | Literal["auto"] = "auto"
-    accelerated: bool = True
+    accelerated: bool | Sequence[NonNegative] = True
     strong_convexity: NonNegative = 0.0
     refit: bool = True
 
@@ -112,7 +114,20 @@ class ProximalLearner(CovarianceLearner):
         return (1.0 if self._own_penalty() is None else 0.5) / (1 + self.strong_convexity)
 
     def _recommended(self) -> tuple[bool, float]:
-        return self.accelerated, min(float(self.strong_convexity) * self._eta(), 1.0)
+        return self._faster, min(float(self.strong_convexity) * self._eta(), 1.0)
+
+    @property
+    def _faster(self) -> bool:
+        """Whether any β_t is not zero."""
+        return bool(np.any(np.asarray(self.accelerated)))
+
+    def _momenta(self, rounds: int) -> tuple[float, ...]:
+        """β_t where they were given, one a round."""
+        if isinstance(self.accelerated, bool | np.bool_):
+            return ()
+        if len(self.accelerated) != rounds:
+            raise InvalidInput(f"accelerated has {len(self.accelerated)} β_t for {rounds} rounds")
+        return tuple(map(float, self.accelerated))
 
     def _rules(self, facts: Facts) -> Rules:
         clip_norm, m, d = self._clip(), facts.n_tasks, facts.width - 1
@@ -134,7 +149,8 @@ class ProximalLearner(CovarianceLearner):
             level=level,
             step=step,
             strong_convexity=float(self.strong_convexity),
-            accelerated=bool(self.accelerated),
+            accelerated=self._faster,
+            momenta=self._momenta(self._rounds(facts)),
             literal=bool(self.as_published),
             refit=bool(self.refit) and not self.as_published,
             start=-1 if callable(self.start) else STARTS.index(self.start),

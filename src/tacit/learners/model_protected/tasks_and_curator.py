@@ -62,19 +62,24 @@ class Rules:
     start: int  # of STARTS; −1: a function of the user's
     own: int  # of OWN_PENALTIES; −1: the model is not decomposed
     own_level: float  # ηλ₂
+    momenta: tuple[float, ...] = ()  # β_t of every round, where they were given
 
     def declared(self) -> dict[str, Declared]:
         """As part of the shared state."""
-        return {field.name: Declared(getattr(self, field.name)) for field in fields(self)}
+        every = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: Declared(np.array(v) if isinstance(v, tuple) else v) for k, v in every.items()}
 
     @classmethod
     def of(cls, shared: Message) -> Rules:
-        """Read from the shared state."""
-        kinds = {"int": int, "float": float, "bool": bool}
-        return cls(**{f.name: kinds[str(f.type)](shared[f.name].value) for f in fields(cls)})
+        """Read from the shared state; a folder of before ``momenta`` has none."""
+        kinds = {"int": int, "float": float, "bool": bool, "tuple[float, ...]": tuple}
+        there = [field for field in fields(cls) if field.name in shared]
+        return cls(**{f.name: kinds[str(f.type)](shared[f.name].value) for f in there})
 
     def momentum(self, t: int) -> float:
-        """β_t of S1 §4.5: 0; (t−1)/(t+2); or, with L = 1/η, (1 − √(μ/L))/(1 + √(μ/L))."""
+        """β_t: given; or S1 §4.5's 0, (t−1)/(t+2), or (1 − √(μ/L))/(1 + √(μ/L)), L = 1/η."""
+        if self.momenta:
+            return float(self.momenta[t - 1])
         if not self.accelerated:
             return 0.0
         if self.strong_convexity == 0:
