@@ -50,7 +50,8 @@ def test_a_missing_data_file_is_one_line(
     monkeypatch.setenv("TACIT_DATA", str(tmp_path))
     done = command("reproduce", "S4-fig4a", "--quick", "--out", tmp_path)
     assert done.code == 2
-    assert "it was made of" in done.err
+    assert "it was made of parthshinde1221/" in done.err
+    assert "(GitHub)" in done.err
     assert "expected SHA-256 c2a9cb4a" in done.err
     assert done.err.count("\n") == 1
 

@@ -40,7 +40,7 @@ def test_another_file_of_that_name_is_refused(
 ) -> None:
     np.savez(tmp_path / "landmine.npz", X=np.zeros((2, 9)))
     monkeypatch.setenv("TACIT_DATA", str(tmp_path))
-    with pytest.raises(DataUnavailable, match=r"its SHA-256 is .* expected 603ea5ac"):
+    with pytest.raises(DataUnavailable, match=r"its SHA-256 is .* expected SHA-256 603ea5ac"):
         datasets.load_landmine()
     with pytest.raises(DataUnavailable, match="SHA-256"):
         datasets.load_landmine(path=tmp_path / "landmine.npz")

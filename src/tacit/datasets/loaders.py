@@ -229,21 +229,26 @@ def _verified(name: str, path: str | Path | None) -> dict[str, Array]:
 
 
 def _content(name: str, path: str | Path | None) -> bytes:
-    file, (expected, source) = _location(name, path), FILES[name]
+    file, expected = _location(name, path), FILES[name].sha256
     try:
         content = file.read_bytes()
     except OSError as error:
         raise DataUnavailable(
-            f"{file} cannot be read ({error.strerror}): it was made of {source}, expected SHA-256 "
-            f"{expected}; {_ADVICE}"
+            f"{file} cannot be read ({error.strerror}): {_origin(name)}; {_ADVICE}"
         ) from error
     found = hashlib.sha256(content).hexdigest()
     if found != expected:
         raise DataUnavailable(
-            f"{file} is not the published {name}: its SHA-256 is {found}, expected {expected}; "
-            f"get the file again (it was made of {source})"
+            f"{file} is not the published {name}: its SHA-256 is {found}, not as it must be; "
+            f"get the file again: {_origin(name)}"
         )
     return content
+
+
+def _origin(name: str) -> str:
+    """Where the file is to be had, and what it must be."""
+    expected, source = FILES[name]
+    return f"it was made of {source} (GitHub), expected SHA-256 {expected}"
 
 
 _ADVICE = (
@@ -255,10 +260,7 @@ _ADVICE = (
 def _location(name: str, path: str | Path | None) -> Path:
     folder = os.environ.get(ENVIRONMENT_VARIABLE, "") if path is None else path
     if not str(folder):
-        raise DataUnavailable(
-            f"where {name} is, is not known (it was made of {FILES[name].source}, expected SHA-256 "
-            f"{FILES[name].sha256}): {_ADVICE}"
-        )
+        raise DataUnavailable(f"where {name} is, is not known: {_origin(name)}; {_ADVICE}")
     place = Path(folder)
     return place if place.suffix == ".npz" else place / name
 

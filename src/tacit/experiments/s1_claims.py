@@ -99,10 +99,10 @@ def significant(curve: str) -> Check:
         steps = list(pairwise(means))
         apart = [(a.mean - b.mean) / (a.half_width + b.half_width) for a, b in steps]
         said = ", ".join(
-            f"{each:.2g} at {b.x:g}" for each, (_, b) in zip(apart, steps, strict=True)
+            f"{each:.2g} from {a.x:g} to {b.x:g}" for each, (a, b) in zip(apart, steps, strict=True)
         )
         told = verdict([each > 1 for each in apart])
-        return Judgement(told, min(apart), f"fall over bands, from the tasks before: {said}")
+        return Judgement(told, min(apart), f"the fall over both bands: {said}")
 
     return check
 

@@ -44,6 +44,8 @@ OUR_LR, OUR_GS = "LowRank", "GroupSparse"
 SHARED, OWN_STL = "SharedPrior", "STL, rows as they are"
 AS_THEY_ARE = (SHARED, OWN_STL)  # not on unit rows
 REPAIRED = {MTRL: f"{MTRL}, repaired", AGGR: f"{AGGR}, repaired"}
+TOGETHER: list[Callable[..., Any]] = [LowRank, GroupSparse, AveragedModel, TaskRelationship]
+"""S1's non-private methods; the last fits signs by least squares, as there."""
 CUTS = (0.5, 1.0, 2.0)
 """K, which S1 does not tell: of the longest single-task model of the training rows."""
 
@@ -155,7 +157,7 @@ def fitted(tasks: Tasks1, learner: str, epsilon: float | None, seed: int, search
     if learner in AS_THEY_ARE:
         common |= {"fit_intercept": not tasks.centred, "ranges": tasks.ranges}
     if learner in (STL, OWN_STL, MTL):
-        open_kinds = _together(tasks) if learner == MTL else _alone(tasks)
+        open_kinds = TOGETHER if learner == MTL else _alone(tasks)
         return _best_kind(tasks, open_kinds, common, seed, search)
     assert epsilon is not None
     common |= {"budget": tasks.budget(epsilon), "noise": "simulated", "random_state": seed}
@@ -171,12 +173,6 @@ def fitted(tasks: Tasks1, learner: str, epsilon: float | None, seed: int, search
         REPAIRED[AGGR]: AveragedModel,
     }
     return tasks.train.given_to(ours[learner](**common))
-
-
-def _together(tasks: Tasks1) -> list[Callable[..., Any]]:
-    """S1's non-private methods."""
-    kinds: list[Callable[..., Any]] = [LowRank, GroupSparse, AveragedModel]
-    return [*kinds, TaskRelationship] if tasks.loss == "squared" else kinds
 
 
 def _alone(tasks: Tasks1) -> list[Callable[..., Any]]:

@@ -74,9 +74,9 @@ def _fast(curves: Sequence[str]) -> Check:
         share = {}
         for curve in curves:
             values = [m.mean for m in measured.means(curve, OBJECTIVE)]
-            fall = values[0] - values[-1]
-            done = values[0] - values[len(values) // 4]
-            share[curve] = done / fall if fall > 0 else 0.0
+            quarter = values[: len(values) // 4 + 1]
+            fall, done = (values[0] - min(part) for part in (values, quarter))
+            share[curve] = done / fall if values[-1] < values[0] else 0.0
         said = ", ".join(f"{curve} {each:.0%}" for curve, each in share.items())
         told = verdict([each >= 0.5 for each in share.values()])
         return Judgement(told, max(share.values()), f"of the fall, after a quarter: {said}")
