@@ -94,6 +94,25 @@ def test_rows_that_are_nearly_alike_cost_few_steps(penalty: Penalty, share: floa
     assert np.linalg.norm(ahead - W) <= stop * length
 
 
+def test_it_ends_where_nothing_moves_any_more() -> None:
+    """There a stop below rounding divided by a step of nothing."""
+    slope, right = 2 / 7, 0.5
+
+    def nearest(point: FloatArray, weight: float) -> FloatArray:
+        return (right + weight * point) / (slope + weight)
+
+    W = alternating(
+        nearest,
+        lambda W: slope * W - right,
+        lambda V, _: V,
+        np.zeros((1, 1)),
+        weight=1.0,
+        stop=0.0,
+        most=1_000,
+    )
+    np.testing.assert_allclose(W, right / slope, rtol=1e-12)
+
+
 def test_it_starts_where_it_ended() -> None:
     problems = ragged([40, 30, 50], 6)
     smooth, zero = smooth_part(problems, Squared()), np.zeros((3, 7))

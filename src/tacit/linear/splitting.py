@@ -151,7 +151,7 @@ def alternating(
         apart = float(np.linalg.norm(move))
         if weight * apart * stretch <= stop:
             left = float(np.linalg.norm(gradient(Z) + weight * U))
-            if left <= stop:
+            if left <= stop or apart == 0:  # nothing moves any more: the rest is rounding
                 break
             stretch = left / (weight * apart)
         V = ahead.after(V, OVER * move) if step <= STEADY else V + OVER * move
