@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -101,16 +101,39 @@ def plain_loop(
     return trained
 
 
-def seconds(run: Callable[[], Tensor], device: torch.device, repeats: int) -> tuple[float, Tensor]:
-    """The median time of a run, and its last result."""
-    result, times = run(), []
+def least(
+    runs: dict[str, Callable[[], Tensor]], device: torch.device, repeats: int
+) -> tuple[dict[str, tuple[float, float]], dict[str, Tensor]]:
+    """Of runs taken in turn, after one of each: the least seconds and seconds of CPU, and the last
+    results."""
+    found = {name: run() for name, run in runs.items()}
+    times = {name: (float("inf"), float("inf")) for name in runs}
     for _ in range(repeats):
-        _wait(device)
-        start = time.perf_counter()
-        result = run()
-        _wait(device)
-        times.append(time.perf_counter() - start)
-    return float(np.median(times)), result
+        for name, run in runs.items():
+            _wait(device)
+            wall, cpu = time.perf_counter(), time.process_time()
+            found[name] = run()
+            _wait(device)
+            taken = (time.perf_counter() - wall, time.process_time() - cpu)
+            times[name] = min(times[name][0], taken[0]), min(times[name][1], taken[1])
+    return times, found
+
+
+Run = TypeVar("Run", Tensor, float)
+
+
+def on(threads: int, run: Callable[[], Run]) -> Callable[[], Run]:
+    """The same on so many threads an operation."""
+
+    def limited() -> Run:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return run()
+        finally:
+            torch.set_num_threads(before)
+
+    return limited
 
 
 def _wait(device: torch.device) -> None:
@@ -168,11 +191,15 @@ def round_of(name: str, clients: int, device: torch.device = CPU) -> Round:
 
 
 def measure(name: str, device: torch.device, *, loop: bool, repeats: int, clients: int) -> None:
-    """Prints one line for a case."""
+    """Prints one line for a case. Others are at their best number of threads: PyTorch's do not
+    serve small steps."""
     one = round_of(name, clients, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    ours, together = seconds(one.ours, device, repeats)
+    threads = sorted({1, torch.get_num_threads()}) if loop else []
+    runs = {"ours": one.ours} | {f"loop, {n}": on(n, one.loop) for n in threads}
+    times, found = least(runs, device, repeats)
+    ours, ours_cpu = times.pop("ours")
     stacked = one.trainer.stacked
     line: dict[str, Any] = {
         "case": name,
@@ -180,17 +207,20 @@ def measure(name: str, device: torch.device, *, loop: bool, repeats: int, client
         "clients": clients,
         "parameters": stacked.size,
     }
-    line |= {"personal_layers": stacked.batched, "slots": one.trainer.slots(), "ours_s": ours}
+    line |= {"personal_layers": stacked.batched, "slots": one.trainer.slots()}
+    line |= {"ours_s": ours, "ours_cpu_s": ours_cpu}
     if device.type == "cuda":
         line["peak_GiB"] = torch.cuda.max_memory_allocated() / 2**30
         line["tf32"] = torch.backends.cuda.matmul.allow_tf32
     if loop:
-        slow, alone = seconds(one.loop, device, 1)
+        slow, cpu = (min(each[i] for each in times.values()) for i in range(2))
+        alone = found[f"loop, {threads[0]}"]
         moved = float((alone - one.start).norm())
         line |= {"loop_s": slow, "times_faster": slow / ours}
-        line["relative_difference"] = float((together - alone).norm()) / moved
+        line |= {"loop_cpu_s": cpu, "times_less_cpu": cpu / ours_cpu}
+        line["relative_difference"] = float((found["ours"] - alone).norm()) / moved
     if loop and find_spec("pfl") is not None:
-        line["pfl_s"] = one.pfl()
+        line["pfl_s"] = min(on(n, one.pfl)() for n in threads)
         line["times_faster_than_pfl"] = line["pfl_s"] / ours
     print(json.dumps(line), flush=True)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tacit.device.installation import steady
 from tacit.errors import InvalidInput
-from tacit.neural import stacked
+from tacit.neural import products, stacked
 from tacit.neural.isolation_trial import same_bits
 from tacit.neural.stacked import Stacked
 
@@ -86,24 +86,38 @@ def test_batched_is_sequential_in_value_and_gradient(name: str) -> None:
     torch.testing.assert_close(inputs[0].grad, inputs[1].grad, rtol=1e-9, atol=1e-9)
 
 
-MANY = {  # of channels: PyTorch's own convolution, if it is oneDNN's
-    "padded": lambda: nn.Conv2d(9, 7, 3, padding=(2, 1)),
-    "strides": lambda: nn.Conv2d(8, 4, (2, 3), stride=(1, 2), bias=False),
-    "same": lambda: nn.Conv2d(16, 16, 3, padding="same"),
-    "of single pixels": lambda: nn.Conv2d(17, 1, 1),  # a product, which looks at addresses
+LARGE = {  # so much to multiply that oneDNN takes one client after the other, if it is there
+    "padded": (lambda: nn.Conv2d(9, 7, 3, padding=(2, 1)), (9, 20, 18)),
+    "strides": (lambda: nn.Conv2d(8, 33, (2, 3), stride=(1, 2), bias=False), (8, 20, 18)),
+    "same": (lambda: nn.Conv2d(16, 16, 3, padding="same"), (16, 14, 9)),
+    "of one channel": (lambda: nn.Conv2d(1, 17, 5), (1, 28, 28)),
+    "of single pixels": (lambda: nn.Conv2d(65, 33, 1), (65, 14, 9)),  # a product
+    "a product": (lambda: nn.Linear(513, 301), (513,)),
+    "a product without bias": (lambda: nn.Linear(999, 257, bias=False), (999,)),
+}
+SMALL = {
+    "padded": (lambda: nn.Conv2d(9, 7, 3, padding=(2, 1)), (9, 7, 5)),
+    "of single pixels": (lambda: nn.Conv2d(17, 1, 1), (17, 7, 5)),
+    "a product": (lambda: nn.Linear(37, 11), (37,)),
 }
 
 
-@pytest.mark.parametrize("make", MANY.values(), ids=MANY.keys())
-def test_a_convolution_of_many_channels_has_the_same_bits_in_every_slot(
-    make: Callable[[], nn.Conv2d],
+@pytest.mark.parametrize(
+    ("make", "row", "large"),
+    [(*case, large) for cases, large in ((LARGE, True), (SMALL, False)) for case in cases.values()],
+)
+def test_a_layer_has_the_same_bits_in_every_slot(
+    make: Callable[[], nn.Conv2d | nn.Linear], row: tuple[int, ...], large: bool
 ) -> None:
     """Value and gradients, in single precision; and they are those of the layer itself."""
     torch.manual_seed(0)
-    layer = make()
-    own = torch.randn(5, layer.in_channels, 7, 5)
+    layer, own = make(), torch.randn(16, *row)
     stacked, found = Stacked(layer, own), []
     assert stacked.batched
+    alone = layer(own.requires_grad_())
+    assert (alone[:, 0].numel() * layer.weight.numel() >= products.MANY) == large
+    gradients = torch.autograd.grad(alone.square().sum(), (*layer.parameters(), own))
+    own = own.detach()
     for slot in range(4):
         W, x = torch.randn(4, stacked.size), torch.randn(4, *own.shape)
         W[slot], x[slot] = stacked.start(), own
@@ -111,10 +125,12 @@ def test_a_convolution_of_many_channels_has_the_same_bits_in_every_slot(
         with steady(own.device):
             out = stacked(stacked.views(W), x.flatten(0, 1))
             dW, dx = torch.autograd.grad(out.square().sum(), (W, x))
-        found.append([out.view(4, 5, *out.shape[1:])[slot], dW[slot], dx[slot]])
+        found.append([out.view(4, 16, *out.shape[1:])[slot], dW[slot], dx[slot]])
     for each in found[1:]:
         assert all(same_bits(one, other) for one, other in zip(each, found[0], strict=True))
-    torch.testing.assert_close(found[0][0], layer(own), rtol=1e-5, atol=1e-5)
+    expected = [alone.detach(), torch.cat([g.flatten() for g in gradients[:-1]]), gradients[-1]]
+    for one, other in zip(found[0], expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()))
 
 
 def test_a_module_that_looks_at_the_whole_batch_is_not_trusted_to_be_batched() -> None:

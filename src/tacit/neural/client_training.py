@@ -24,8 +24,8 @@ from tacit.arrays import IntArray
 from tacit.device.installation import one_thread, steady
 from tacit.errors import InvalidInput
 from tacit.neural.clients import NOBODY, Examples
-from tacit.neural.layers import add_product
 from tacit.neural.passes import Pass, Worker, parts, slots, spared, unit_slots
+from tacit.neural.products import add_product
 from tacit.neural.sampling import Everyone, Sampler
 from tacit.neural.stacked import Stacked, parameters_of
 
@@ -33,7 +33,7 @@ RowLoss = Callable[[Tensor, Tensor], Tensor]
 """(outputs, targets) → a loss for each row."""
 
 CACHE_FLOATS = 2**21
-"""Parameters of a pass on a CPU: with their gradients 16 MB."""
+"""Parameters of a pass on a CPU, and what layers make of its rows: with gradients 16 MB."""
 
 MEMORY_FLOATS = 2**28
 """Parameters of all passes that run at a time on a CPU: with their gradients 2 GB."""
@@ -279,7 +279,8 @@ class Trainer:
         if self.device.type == "cuda":
             memory = torch.cuda.get_device_properties(self.device).total_memory
             return max(1, memory // 2 // self.bytes_per_client())
-        return max(1, CACHE_FLOATS // self.stacked.size)
+        each = self.stacked.size + self.stacked.width * self.work.batch
+        return max(1, CACHE_FLOATS // each)
 
     def bytes_per_client(self) -> int:
         """Models, centre and gradients, and a generous guess at the activations of one batch."""

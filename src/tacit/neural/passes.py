@@ -15,7 +15,7 @@ tails      what is left over after the last full vector goes through other funct
            softplus, GELU): slots · batch is a multiple of 32, the longest vector step, so nothing
            is; a pass of a single slot has its tail always in the same place
 alignment  MKL's products look at the address of a matrix modulo 16 bytes or more: matrices of all
-           slots are aligned alike (``layers.product``)
+           slots are aligned alike (``products.product``)
 
 That it is so is tried before every run (isolation_trial.py).
 """

@@ -36,7 +36,7 @@ class Stacked:
     def __init__(self, module: nn.Module, example: Tensor) -> None:
         """``example`` (rows, ...): a few inputs of the right shape; their values do not matter."""
         require_personal(module)
-        require_rows(module, tuple(example.shape[1:]))
+        self.width = require_rows(module, tuple(example.shape[1:]))  # numbers made of a row
         self._describe(module)
         self._layers = _with_personal_layers(module)
         self.batched = self._layers is not None and self._agrees(example[:2])

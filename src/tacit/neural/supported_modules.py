@@ -56,10 +56,11 @@ def require_personal(module: nn.Module) -> None:
 
 
 @torch.no_grad()
-def require_rows(module: nn.Module, row: tuple[int, ...]) -> None:
-    """Refuses rows of a shape that the module does not take. Tried with zeros, on a CPU."""
+def require_rows(module: nn.Module, row: tuple[int, ...]) -> int:
+    """Refuses rows of a shape that the module does not take. Tried with zeros, on a CPU. Returns
+    about how many numbers the layers make of a row."""
     tried = copy.deepcopy(module).cpu().eval()
-    inside = _entered(tried)
+    inside, made = _entered(tried)
     try:
         found = tried(torch.zeros(TRIED, *row, dtype=next(tried.parameters()).dtype))
     except Exception as error:  # whatever a module may raise
@@ -77,12 +78,14 @@ def require_rows(module: nn.Module, row: tuple[int, ...]) -> None:
             f"the model must give a tensor of one output a row; for {TRIED} rows of shape {row} "
             f"it gives {seen}"
         )
+    return sum(made) // TRIED
 
 
-def _entered(module: nn.Module) -> list[tuple[str, nn.Module, tuple[int, ...]]]:
+def _entered(module: nn.Module) -> tuple[list[tuple[str, nn.Module, tuple[int, ...]]], list[int]]:
     """Filled in a forward pass: the layers that were entered and not left, each with the shape of a
-    row of what it was given."""
+    row of what it was given; and how many numbers each made that has no layers in it."""
     inside: list[tuple[str, nn.Module, tuple[int, ...]]] = [("", module, ())]
+    made: list[int] = []
 
     def enter(path: str) -> Any:
         def note(layer: nn.Module, given: tuple[Any, ...]) -> None:
@@ -91,10 +94,15 @@ def _entered(module: nn.Module) -> list[tuple[str, nn.Module, tuple[int, ...]]]:
 
         return note
 
+    def leave(layer: nn.Module, _: Any, found: Any) -> None:
+        inside.pop()
+        if isinstance(found, torch.Tensor) and not list(layer.children()):
+            made.append(found.numel())
+
     for path, layer in module.named_modules():
         layer.register_forward_pre_hook(enter(path))
-        layer.register_forward_hook(lambda *_: inside.pop() and None)
-    return inside
+        layer.register_forward_hook(leave)
+    return inside, made
 
 
 def _named(path: str, layer: nn.Module) -> str:
