@@ -30,6 +30,7 @@ from tacit.neural.pmtl import (
 from tacit.neural.sampling import Everyone, Fixed, Sampler, SecretCoins
 from tacit.neural.secret_streams import Coins
 from tacit.neural.stacked import Stacked
+from tacit.privacy.release import Declared
 
 M, SIZES = 5, (6, 4, 9, 1, 3)
 COINS = Coins(bytes(32))
@@ -351,3 +352,15 @@ def test_what_is_selected_of_a_cohort_is_what_it_does_in_it() -> None:
     np.testing.assert_array_equal(some[1], whole[0])
     assert len(whole) == 3
     assert len(some) == 2
+
+
+def test_what_is_drawn_ahead_is_what_the_round_itself_draws() -> None:
+    run = Run(plan(Fixed(3)), trainer()).played().played()
+    fresh = replace(run.clients)  # has drawn nothing ahead
+    (step,) = run.server.steps
+    for number in (2, 5, 2):  # the next one, one that nobody expected, and the same again
+        shared = {**run.shared, "round": Declared(number)}
+        ahead, _ = run.clients.contribute(step, shared, run.models)
+        alone, _ = replace(fresh).contribute(step, shared, run.models)
+        assert torch.equal(ahead.values, alone.values)
+        np.testing.assert_array_equal(ahead.weights, alone.weights)

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -190,6 +190,9 @@ class FederatedServer:
 
 # --- the clients ---------------------------------------------------------------------------------
 
+Drawn = tuple[IntArray, IntArray]
+"""Who takes part in a round, and by which rows."""
+
 
 @dataclass(frozen=True, eq=False)
 class Worked:
@@ -220,6 +223,7 @@ class FederatedClients:
     coins: Coins
     models: Tensor | None  # (m, d), before the first round; None: they keep nothing between rounds
     among: tuple[int, ...] | None = None  # of a cohort only those in these places
+    _ahead: dict[int, Drawn] = field(default_factory=dict, init=False, repr=False)
 
     def select(self, units: Sequence[int]) -> FederatedClients:
         """Those in these places of each cohort."""
@@ -227,9 +231,22 @@ class FederatedClients:
 
     def contribute(self, step: Step, shared: Message, state: Any) -> tuple[Updates, Tensor | None]:
         """Lines 3–6: draw the cohort and let it work."""
-        models = self.models if state is None else state
-        done = self.worked(shared, models, self.cohort(int(shared["round"].value)))
-        return done.updates, done.kept(models)
+        models, number = self.models if state is None else state, int(shared["round"].value)
+        drawn = self._ahead.pop(number) if number in self._ahead else self.drawn(number)
+        done = self.worked(shared, models, *drawn)
+        kept = done.kept(models)
+        self._ahead[number + 1] = self.drawn(number + 1)  # while a GPU still trains
+        return done.updates, kept
+
+    def drawn(self, number: int) -> Drawn:
+        """All that this round's coins say."""
+        cohort = self.cohort(number)
+        return cohort, self.order(number, cohort)
+
+    def order(self, number: int, cohort: IntArray) -> IntArray:
+        """(E, k, batch): the rows of each member's steps, of its own stream."""
+        work, coins = self.trainer.work, self.coins.of(number)
+        return batches(self.trainer.examples, cohort, work.steps, work.batch, coins)
 
     def cohort(self, number: int) -> IntArray:
         """Line 3: who takes part in this round."""
@@ -237,7 +254,13 @@ class FederatedClients:
         cohort = self.plan.sampler.cohort(self.plan.clients, drawn)
         return cohort if self.among is None else cohort[list(self.among)]
 
-    def worked(self, shared: Message, models: Tensor | None, cohort: IntArray) -> Worked:
+    def worked(
+        self,
+        shared: Message,
+        models: Tensor | None,
+        cohort: IntArray,
+        order: IntArray | None = None,
+    ) -> Worked:
         """Lines 4–6 for this cohort.
 
         A member's update is a function of its own rows, model and stream, of what is shared and of
@@ -248,8 +271,8 @@ class FederatedClients:
         start = heard = centres[torch.from_numpy(mixing.listens[cohort])]
         if models is not None:
             start = models[torch.from_numpy(cohort).to(models.device)].to(trainer.device)
-        coins = self.coins.of(int(shared["round"].value))
-        order = batches(trainer.examples, cohort, trainer.work.steps, trainer.work.batch, coins)
+        if order is None:
+            order = self.order(int(shared["round"].value), cohort)
         around = centres[0] if len(centres) == 1 else heard
         private = self.plan.noise_multiplier is not None
         trained = start  # where nobody has rows nobody need work
