@@ -19,7 +19,7 @@ from tacit.arrays import FloatArray
 from tacit.audits.round_isolation import by_the_longest
 from tacit.engine import Unprotected
 from tacit.errors import InvalidInput, IsolationError
-from tacit.neural import FederatedMTL, isolation_trial, mixing
+from tacit.neural import FederatedMTL, isolation_trial, mixing, products
 from tacit.neural.client_training import LocalWork, Trainer
 from tacit.neural.clients import Examples
 from tacit.neural.cohort import CohortSum, PlainSum, Updates
@@ -174,6 +174,22 @@ def test_an_update_has_the_same_bits_alone_in_any_subset_and_in_any_order(
         found = worked(p, t, cohort).updates.values
         assert same_bits(found, whole[torch.from_numpy(cohort)]), cohort
     assert int((whole != 0).any(dim=1).sum()) == M - 1  # all but the empty client
+
+
+@pytest.mark.parametrize("make", [even, odd, Image, ManyChannels])
+@pytest.mark.parametrize("chunk", [1, 32])
+def test_clients_that_are_taken_one_by_one_are_kept_apart_too(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], nn.Module], chunk: int
+) -> None:
+    monkeypatch.setattr(products, "MANY", 1)
+    t = replace(trainer(make), chunk=chunk)
+    p = FederatedPlan(mixing.mean(M), Everyone(), M, 1.0)
+    whole = worked(p, t, np.arange(M)).updates.values
+    for cohort in ([TARGET], [6, TARGET, 0], [3, 1, 0, 4, TARGET]):
+        found = worked(p, t, np.array(cohort)).updates.values
+        assert same_bits(found, whole[torch.tensor(cohort)]), cohort
+    for shared in (True, False):
+        assert doubt(t, Everyone(), shared=shared) == ""
 
 
 @pytest.mark.parametrize("chunk", [1, 32, 64])

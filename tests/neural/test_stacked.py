@@ -90,6 +90,7 @@ LARGE = {  # so much to multiply that oneDNN takes one client after the other, i
     "padded": (lambda: nn.Conv2d(9, 7, 3, padding=(2, 1)), (9, 20, 18)),
     "strides": (lambda: nn.Conv2d(8, 33, (2, 3), stride=(1, 2), bias=False), (8, 20, 18)),
     "same": (lambda: nn.Conv2d(16, 16, 3, padding="same"), (16, 14, 9)),
+    "uneven": (lambda: nn.Conv2d(16, 16, (4, 3), padding="same"), (16, 14, 9)),
     "of one channel": (lambda: nn.Conv2d(1, 17, 5), (1, 28, 28)),
     "of single pixels": (lambda: nn.Conv2d(65, 33, 1), (65, 14, 9)),  # a product
     "a product": (lambda: nn.Linear(513, 301), (513,)),
@@ -102,6 +103,7 @@ SMALL = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @pytest.mark.parametrize(
     ("make", "row", "large"),
     [(*case, large) for cases, large in ((LARGE, True), (SMALL, False)) for case in cases.values()],

@@ -28,22 +28,26 @@ class PersonalConv2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (clients · rows, in, height, width)."""
-        if any(self.padding):
-            x = functional.pad(x, self.padding)
-        x = x.permute(0, 2, 3, 1)
+        x, (left, right, top, bottom) = x.permute(0, 2, 3, 1), self.padding
         clients, out, _, *size = self.weight.shape
-        down, across = _places(x, size, self.stride)
+        sides = [x.shape[1] + top + bottom, x.shape[2] + left + right]
+        down, across = _places(sides, size, self.stride)
         rows = len(x) // clients * down * across
         # One of single pixels is made of products that look at addresses.
-        if size != [1, 1] and in_turn(x, rows * self.weight[0].numel()):
-            return self._in_turn(x)
+        large = size != [1, 1] and in_turn(x, rows * self.weight[0].numel())
+        if large and left == right and top == bottom:
+            return self._in_turn(x, (top, left))
+        if any(self.padding):
+            x = functional.pad(x, [0, 0, *self.padding])
+        if large:
+            return self._in_turn(x, (0, 0))
         kernel = self.weight.permute(0, 3, 4, 2, 1).reshape(clients, -1, out)
         y: Tensor = _Patches.apply(  # type: ignore[no-untyped-call] # torch's apply
             x, kernel, self.bias, size, self.stride
         )
         return y.permute(0, 3, 1, 2)
 
-    def _in_turn(self, x: Tensor) -> Tensor:
+    def _in_turn(self, x: Tensor, padding: tuple[int, int]) -> Tensor:
         """The same, of x (clients · rows, height, width, in)."""
         clients = len(self.weight)
         rows = x.reshape(clients, -1, *x.shape[1:])
@@ -51,7 +55,7 @@ class PersonalConv2d(nn.Module):
         biases = [None] * clients if self.bias is None else each(self.bias)
         return joined(
             [
-                functional.conv2d(_channels_last(own), kernel, bias, self.stride)
+                functional.conv2d(_channels_last(own), kernel, bias, self.stride, padding)
                 for own, kernel, bias in zip(each(rows), kernels, biases, strict=True)
             ]
         )
@@ -66,9 +70,9 @@ def _channels_last(x: Tensor) -> Tensor:
     return flat.view(n, height, width, channels).permute(0, 3, 1, 2)
 
 
-def _places(x: Tensor, size: Sequence[int], stride: tuple[int, ...]) -> list[int]:
-    """How many patches of x (n, height, width, in) there are down and across."""
-    return [(x.shape[i + 1] - size[i]) // stride[i] + 1 for i in range(2)]
+def _places(sides: Sequence[int], size: Sequence[int], stride: Sequence[int]) -> list[int]:
+    """How many patches there are down and across."""
+    return [(side - k) // step + 1 for side, k, step in zip(sides, size, stride, strict=True)]
 
 
 class _Patches(torch.autograd.Function):
@@ -87,7 +91,7 @@ class _Patches(torch.autograd.Function):
         rows = fused(patches, x, size, stride).view(len(kernel), -1, kernel.shape[1])
         ctx.save_for_backward(rows, kernel)
         ctx.size, ctx.stride, ctx.shape = size, stride, x.shape
-        down, across = _places(x, size, stride)
+        down, across = _places(x.shape[1:3], size, stride)
         with _convolution_precision(x):
             return product(rows, kernel, bias).view(len(x), down, across, -1)
 
