@@ -354,6 +354,17 @@ def test_what_is_selected_of_a_cohort_is_what_it_does_in_it() -> None:
     assert len(some) == 2
 
 
+def test_the_last_of_a_cohort_is_selected_whatever_the_next_ones_size() -> None:
+    run = Run(plan(SecretCoins(0.5)), trainer())
+    (step,) = run.server.steps
+    for number in range(8):
+        shared = {**run.shared, "round": Declared(number)}
+        whole, _ = run.clients.contribute(step, shared, run.models)
+        if len(whole):
+            some, _ = run.clients.select([len(whole) - 1]).contribute(step, shared, run.models)
+            np.testing.assert_array_equal(some[0], whole[len(whole) - 1])
+
+
 def test_what_is_drawn_ahead_is_what_the_round_itself_draws() -> None:
     run = Run(plan(Fixed(3)), trainer()).played().played()
     fresh = replace(run.clients)  # has drawn nothing ahead

@@ -235,7 +235,8 @@ class FederatedClients:
         drawn = self._ahead.pop(number) if number in self._ahead else self.drawn(number)
         done = self.worked(shared, models, *drawn)
         kept = done.kept(models)
-        self._ahead[number + 1] = self.drawn(number + 1)  # while a GPU still trains
+        if self.among is None:  # in those places there may be nobody in the next round
+            self._ahead[number + 1] = self.drawn(number + 1)  # while a GPU still trains
         return done.updates, kept
 
     def drawn(self, number: int) -> Drawn:

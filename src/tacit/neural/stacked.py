@@ -43,15 +43,6 @@ class Stacked:
         if not self.batched:
             self._require_vmap(torch.zeros_like(example[:2]))
 
-    @classmethod
-    def plain(cls, module: nn.Module) -> Stacked:
-        """To evaluate one client after the other: nothing is tried out."""
-        require_personal(module)
-        found = cls.__new__(cls)
-        found._describe(module)
-        found._layers, found.batched = None, False
-        return found
-
     def _describe(self, module: nn.Module) -> None:
         # Not in a list of children: the module belongs to the caller, and stays as it is.
         self._module = module
