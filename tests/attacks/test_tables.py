@@ -18,7 +18,7 @@ from tacit.cli.predict import without_formulas
 from tacit.errors import InvalidInput
 from tacit.json_converter import from_json, to_json
 from tacit.tasks import Column, Schema, as_schema
-from tacit.tasks.schema import MOST_COLUMNS
+from tacit.tasks.columns import MOST_COLUMNS
 from tacit.tasks.tables import as_table
 
 MANY = 100_000

@@ -143,19 +143,19 @@ class Predicting(Fitted):
         return np.asarray(positive / positive.sum(axis=1, keepdims=True))
 
     def _scores(self, X: Any, task: Any, unknown: str) -> FloatArray:
-        """xᵀw + b in scaled units, by the model of each row's task."""
+        """xᵀw + b in scaled units, by the model of each row's task; within the target's range."""
         check_is_fitted(self, "coef_")
         X, task = rows_and_labels(X, task)
         rows = self._schema.transform(self._named(X))
         models = self._models_for(task, len(rows), unknown)
-        return _products(rows, models)
+        return self._schema.within_target(_products(rows, models))
 
     def scores_of(self, tasks: TaskSet) -> FloatArray:
-        """(N,) or (N, k), xᵀw + b in scaled units, of tasks scaled by the schema of the fit."""
+        """(N,) or (N, k), the same of tasks scaled by the schema of the fit."""
         check_is_fitted(self, "coef_")
         columns = [self._column_of(label) for label in tasks.labels]
         models = np.repeat(self._models[columns], np.diff(tasks.offsets), axis=0)
-        return _products(tasks.X, models)
+        return self._schema.within_target(_products(tasks.X, models))
 
     def adapt(self, X: Any, y: Any, task: Any) -> Self:
         """A new task joins after training: solved at home from shared_, free for the others.

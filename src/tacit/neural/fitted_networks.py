@@ -121,7 +121,7 @@ class FittedNetworks(Fitted):
             return self.classes_[outputs.argmax(1).numpy()]
         numbers = outputs.reshape(len(outputs), -1).numpy()
         if self._schema is not None:
-            numbers = self._schema.inverse_target(numbers)
+            numbers = self._schema.inverse_target(self._schema.within_target(numbers))
         return numbers[:, 0] if numbers.shape[1] == 1 else numbers
 
     def predict_at_home(self, X: Any, task: Any = None) -> Any:
@@ -154,8 +154,8 @@ class FittedNetworks(Fitted):
         return made.eval()
 
     def scores_of(self, tasks: TaskSet) -> FloatArray:
-        """(N,) or (N, k), outputs in scaled units, of tasks scaled by the schema of the fit; of two
-        classes by how much the second is ahead."""
+        """(N,) or (N, k), outputs in scaled units, of tasks scaled by the schema of the fit, within
+        the target's range; of two classes by how much the second is ahead."""
         check_is_fitted(self, "shared_")
         columns = np.repeat([self._column_of(label) for label in tasks.labels], tasks.sizes)
         if not len(columns):
@@ -163,7 +163,8 @@ class FittedNetworks(Fitted):
         found = self._models.outputs(self._models.rows(tasks.X), columns).double().numpy()
         if has_classes(self) and found.shape[1] == 2:
             return np.asarray(found[:, 1] - found[:, 0])
-        return found[:, 0] if found.shape[1] == 1 else found
+        scores = found[:, 0] if found.shape[1] == 1 else found
+        return scores if self._schema is None else self._schema.within_target(scores)
 
     def _outputs(self, X: Any, task: Any, unknown: Unknown) -> Tensor:
         check_is_fitted(self, "shared_")

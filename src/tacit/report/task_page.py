@@ -127,7 +127,7 @@ def _model(
     start = paragraph(
         "With every number at zero, and none of the categories above, it starts from "
         f"{number(_start(facts.schema, coef, intercept))}: a prediction is that and the moves. A "
-        "number outside its declared range counts as the end of it."
+        "number outside its declared range counts as the end of it, and so does a prediction."
     )
     return Section(place, title, (intro, HtmlTable(title, headings, rows), start))
 

@@ -36,6 +36,11 @@ from tacit.tasks.numeric_cells import (
     undeclared_numbers,
 )
 
+MOST_COLUMNS = 10_000
+"""Of the columns that a learner sees. A covariance, or the normal equations of one task, has the
+square of that in numbers, here 0.8 GB: more is refused before a row is coded or anything spent.
+"""
+
 _MISSING = -2  # the position of a missing value; -1 is an undeclared one
 
 
@@ -272,3 +277,20 @@ def _is_finite(value: object) -> bool:
         return isinstance(value, Real) and math.isfinite(float(value))
     except OverflowError:
         return False
+
+
+def require_width(names: Sequence[str], widths: Sequence[int]) -> None:
+    """Refuse more columns than a learner can take, naming the one that becomes the most.
+
+    >>> require_width(["age", "plan"], [1, 20_000])
+    Traceback (most recent call last):
+    tacit.errors.InvalidInput: 20,001 columns to learn from, 'plan' alone becomes 20,000; \
+expected at most 10,000: declare fewer categories, or leave columns out
+    """
+    if (total := sum(widths)) > MOST_COLUMNS:
+        most = max(widths)
+        widest = f", {names[list(widths).index(most)]!r} alone becomes {most:,}" * (most > 1)
+        raise InvalidInput(
+            f"{total:,} columns to learn from{widest}; expected at most {MOST_COLUMNS:,}: "
+            "declare fewer categories, or leave columns out"
+        )

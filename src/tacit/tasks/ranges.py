@@ -9,10 +9,10 @@ import numpy as np
 
 from tacit.arrays import Array
 from tacit.errors import InvalidInput, nearest
-from tacit.tasks.columns import Column
+from tacit.tasks.columns import Column, require_width
 from tacit.tasks.labels import distinct, missing_mask
 from tacit.tasks.numeric_cells import as_numbers
-from tacit.tasks.schema import Schema, require_width
+from tacit.tasks.schema import Schema
 from tacit.tasks.tables import as_table, as_vector
 from tacit.tasks.targets import TARGET, name_of_target, target_columns, target_names
 

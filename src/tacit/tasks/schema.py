@@ -12,16 +12,11 @@ from tacit.arrays import Array, BoolArray, FloatArray
 from tacit.errors import InvalidInput
 from tacit.json_converter import fields_to_json
 from tacit.machine import of_slices
-from tacit.tasks.columns import Column, scaled_to_range
+from tacit.tasks.columns import Column, require_width, scaled_to_range
 from tacit.tasks.labels import Classes
 from tacit.tasks.numeric_cells import as_numbers, require_finite
 from tacit.tasks.tables import Table, as_table, as_vector
 from tacit.tasks.targets import class_labels, class_signs, target_columns, target_numbers
-
-MOST_COLUMNS = 10_000
-"""Of the columns that a learner sees. A covariance, or the normal equations of one task, has the
-square of that in numbers, here 0.8 GB: more is refused before a row is coded or anything spent.
-"""
 
 TOGETHER = 2**13
 """Rows that are scaled, or looked at, by one core at a time."""
@@ -253,6 +248,16 @@ class Schema:
         named = zip(self.targets, np.moveaxis(scaled, -1, 0), strict=True)
         return np.stack([target.inverse(values) for target, values in named], axis=-1)
 
+    def within_target(self, scaled: FloatArray) -> FloatArray:
+        """What was predicted, cut to the range of its target as the rows of a fit are.
+
+        >>> from tacit.tasks import as_schema
+        >>> as_schema({"target": (1, 70)}, ["x0"]).within_target(np.array([0.5, 3.0]))
+        array([0.5, 1. ])
+        """
+        known = [target.low is not None for target in self.targets]
+        return np.where(known, np.clip(scaled, -1.0, 1.0), scaled)
+
     def unscale(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A linear model in scaled units, turned into the units of X and y.
 
@@ -331,20 +336,3 @@ def with_ones(X: FloatArray) -> FloatArray:
         if first and wide.dtype == X.dtype and all(ones):
             return wide
     return np.column_stack([X, np.ones(len(X))])
-
-
-def require_width(names: Sequence[str], widths: Sequence[int]) -> None:
-    """Refuse more columns than a learner can take, naming the one that becomes the most.
-
-    >>> require_width(["age", "plan"], [1, 20_000])
-    Traceback (most recent call last):
-    tacit.errors.InvalidInput: 20,001 columns to learn from, 'plan' alone becomes 20,000; \
-expected at most 10,000: declare fewer categories, or leave columns out
-    """
-    if (total := sum(widths)) > MOST_COLUMNS:
-        most = max(widths)
-        widest = f", {names[list(widths).index(most)]!r} alone becomes {most:,}" * (most > 1)
-        raise InvalidInput(
-            f"{total:,} columns to learn from{widest}; expected at most {MOST_COLUMNS:,}: "
-            "declare fewer categories, or leave columns out"
-        )
