@@ -5,7 +5,10 @@ returned, whatever dies next. Killing the process is survived in every mode. Los
 commit is not: in DELETE mode the commit *is* the removal of the journal, and only EXTRA also syncs
 the directory, without which the journal may come back and undo a spend whose release has left.
 So a commit syncs five times (the journal and its name, its header, the file, the name's removal).
-A journal that is kept (PERSIST, TRUNCATE) is synced as often, as SQLite opens it anew each time.
+A journal that is kept (PERSIST, TRUNCATE) is synced as often, as SQLite opens it anew each time. To
+keep it costs less of each sync (on one disk a commit took 4.8 bare ones, where removing it took 6.3
+to 7), and was left: it stays beside the file for good, and whoever may read the ledger, but not the
+journal, could no longer open it.
 
 WAL with FULL would sync once, and was weighed and left: it keeps the newest spends in a second file
 until a checkpoint, so that who copies ``ledger.sqlite`` alone would lose them; its index is memory
