@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tacit import SharedPrior
+from tacit.learners.shared_prior.lessons import TRUSTED, Lessons
 from tacit.learners.shared_prior.shrinkage import deconvolved
 
 
@@ -49,4 +52,13 @@ def test_the_twin_of_tasks_of_few_rows_is_close_to_bayes_with_the_true_prior(
     errors = [
         np.mean((y - found)[:, rows:] ** 2) for found in (predicted, (X * ideal[:, None]).sum(2))
     ]
-    assert errors[0] < 1.12 * errors[1]
+    assert errors[0] < 1.06 * errors[1]
+
+
+def test_refinement_starts_in_coordinates_that_tasks_trust() -> None:
+    """T of tasks of few rows has the shape of their features, which is no prior of theirs."""
+    outer, seen = np.diag([2.0, 1.0, 1.0]), np.diag([2.6, 0.2, 0.2])
+    for trust, left in ((0.0, np.ones(3)), (TRUSTED.max(), (1 + np.diag(seen)) / 2)):
+        told = replace(Lessons.none(3, 100, 0.5).whitened(trust), outer=outer, sharp=seen)
+        start = told.ready_to_refine().frame
+        np.testing.assert_allclose(np.diag(start @ start.T), np.diag(outer) ** 2 * left)

@@ -171,9 +171,10 @@ class View:
         return np.stack(slopes, axis=1), np.stack(curved, axis=1)
 
     def scores(self, noise: float) -> tuple[FloatArray, FloatArray]:
-        """svec(Ã_k), Ã_k = ω B(I + B)⁻¹, 0 ⪯ Ã_k ⪯ I, and b̃_k = ω(I + B)⁻¹b/s (m, r), b the pull.
+        """svec(Ã_k), Ã_k = ω B(I + B)⁻¹, 0 ⪯ Ã_k ⪯ I, and b̃_k = √ω(I + B)⁻¹b/s (m, r), b the pull.
 
-        ω ≤ 1 is a Student's weight: a task noisier than others says less.
+        ω ≤ 1 is a Student's weight: a task noisier than others says less. It is in Ã once, and once
+        in b̃b̃ᵀ, whose size is compared.
         """
         inverse = inverses(self.B)
         score = each_times(inverse, self.pull)
@@ -182,7 +183,7 @@ class View:
         if not self.tasks.noise_is_known:
             weight = np.minimum(1.0, noise**2 * (2 + self.tasks.rows) / (2 * noise**2 + left))
         information = weight[:, None] * (svec(np.eye(len(self.mean))) - each_svec(inverse))
-        return information, score * (weight / noise)[:, None]
+        return information, score * (np.sqrt(weight) / noise)[:, None]
 
 
 def _over_noise(

@@ -76,6 +76,7 @@ class Lessons:
     information: FloatArray  # (D, D), Σ Ã
     weight: float
     tilt: float  # t: the constant beside a direction in one joint release
+    trust: float  # of T, in the coordinates of the next round
 
     @classmethod
     def none(cls, width: int, n_tasks: int, tilt: float) -> Lessons:
@@ -84,7 +85,7 @@ class Lessons:
         return cls(
             np.zeros(width), zero, NOISE_SHARE * USUAL_SIZE, USUAL_SIZE, base, base, base,
             one, one, one, zero, 0.0, np.zeros(width), np.zeros(width), 0.0, 1.0, zero, zero,
-            float(n_tasks), tilt,
+            float(n_tasks), tilt, float(TRUSTED.max()),
         )  # fmt: skip
 
     @classmethod
@@ -174,14 +175,14 @@ class Lessons:
     def whitened(self, trust: float) -> Lessons:
         """In coordinates in which T is the identity, as far as it is trusted."""
         seen = trust * self.sharp + (1 - trust) * np.eye(len(self.mean))
-        return replace(self, frame=self.outer @ square_root(seen))
+        return replace(self, frame=self.outer @ square_root(seen), trust=trust)
 
     # --- refinement ----------------------------------------------------------------------------
 
     def ready_to_refine(self) -> Lessons:
-        """Coordinates half whitened."""
-        half = 0.5 * self.sharp + 0.5 * np.eye(len(self.mean))
-        return replace(self, frame=self.outer @ square_root(half))
+        """Coordinates half whitened, or less, as far as tasks trusted T when they were asked: that
+        of tasks of few rows has the shape of their features."""
+        return self.whitened(0.5 * self.trust / float(TRUSTED.max()))
 
     def with_variances(self, log_scale: float, log_noise: float) -> Lessons:
         """c goes into the coordinates, and s is replaced."""
