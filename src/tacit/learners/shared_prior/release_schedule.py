@@ -26,7 +26,7 @@ from tacit.privacy.mechanisms import GaussianSum, SymmetricGaussian, VoteSum, su
 from tacit.privacy.mechanisms.sensitivities import covariance_sensitivity
 from tacit.privacy.release import Mechanism
 
-RICH, DROWNED = 0.05, 0.6
+RICH, DROWNED = 0.03, 0.6
 VOTES = 0.14  # of μ²: both votes at the end, of which the first takes
 VARIANCES = 0.35
 TARGETS = 0.05  # of what is left: level and size of the targets together
@@ -35,7 +35,6 @@ COORDINATES = 0.02  # the votes on those of later rounds
 COARSE = 0.4  # the direction rounds of a rich run
 REFINING = {"votes": 0.12, "information": 0.18, "scores": 0.7}
 MOST_REFINEMENTS = 6
-SECOND_REFINEMENT = 0.03  # a further one must keep the noise below this
 VOTERS = 10_000  # so many tasks' ballots say as much as more
 ONE_ROUND = 5.0  # noise from which a second one shows no more than the first
 TWO_LENGTHS = 0.1  # noise of a number from which a second line search is not worth it
@@ -85,16 +84,16 @@ def direction_rounds(noise: float, of_number: float) -> int:
 def refining_rounds(noise: float) -> int:
     """As many as keep the noise of each low.
 
-    >>> [refining_rounds(noise) for noise in (0.04, 0.01, 1e-6)]
-    [1, 4, 6]
+    >>> [refining_rounds(noise) for noise in (0.02, 0.01, 1e-6)]
+    [2, 4, 6]
     """
-    return int(min(MOST_REFINEMENTS, 1 + SECOND_REFINEMENT / noise))
+    return int(min(MOST_REFINEMENTS, 1 + RICH / noise))
 
 
 def score_width(noise: float) -> float:
     """The clip of a score, in usual lengths: what is cut off costs more the less noise there is.
 
-    >>> [round(score_width(noise), 1) for noise in (0.05, 0.002, 1e-6)]
+    >>> [round(score_width(noise), 1) for noise in (0.02, 0.002, 1e-6)]
     [2.0, 3.5, 10.0]
     """
     return float(np.clip(2 * (0.01 / noise) ** 0.35, 2, 10))
