@@ -91,6 +91,12 @@ def opened(browser: Any, kept: dict[Path, Opened], paths: dict[str, Path]) -> It
     assert [trouble for each in used for trouble in each.trouble] == []
 
 
+@pytest.fixture(autouse=True, scope="module")
+def shots() -> None:
+    """Whichever test of this worker is the first to need it."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+
+
 def colour(page: Any, selector: str, name: str = "backgroundColor") -> str:
     return str(page.eval_on_selector(selector, f"e => getComputedStyle(e).{name}"))
 
@@ -100,7 +106,6 @@ def test_a_page_opens_without_a_complaint_or_a_request_and_draws_its_plots(
     name: str, opened: Open
 ) -> None:
     page = opened(name)
-    SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / f"{name}.png", full_page=True)
     plots = page.query_selector_all(".plot")
     assert len(plots) >= 2
