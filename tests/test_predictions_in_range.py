@@ -8,7 +8,7 @@ import numpy as np
 import polars
 import pytest
 
-from tacit import AsyncProximal, Budget, MeanRegularized, Pooled, SharedPrior, SingleTask
+from tacit import AsyncProximal, MeanRegularized, Pooled, SharedPrior, SingleTask
 from tacit.metrics import nmse
 from tacit.tasks import TaskSet
 
@@ -50,22 +50,6 @@ def test_scores_of_a_page_are_those_of_predictions() -> None:
         FAR, np.array([9.0, 9.5]), np.array(["a", "b"]), schema=model._schema
     )
     np.testing.assert_array_equal(model.scores_of(held_out), 1.0)
-
-
-def test_a_few_rows_far_from_all_others_cost_no_more_than_the_range() -> None:
-    """Five rows of nearly one place, and a tenth of the others a hundred times as far: what the
-    slopes of such tasks say there had cost many times what predicting the mean costs."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(0.2, 0.002, size=(200, 1))
-    x[::10] = rng.uniform(0, 1, size=(20, 1))
-    y = 0.5 + 0.02 * rng.normal(size=200)
-    task, train = np.arange(200) // 10, np.arange(200) % 10 >= 5
-    ranges = {0: (0.0, 1.0), "target": (0.0, 1.0)}
-    delta = 1 / (20 * np.log(20))
-    for learner in (SingleTask(ranges=ranges), SharedPrior(budget=Budget(1, delta), ranges=ranges)):
-        learner.fit(x[train], y[train], task=task[train])
-        wrong = learner.predict(x[~train], task=task[~train]) - y[~train]
-        assert np.abs(wrong).max() <= 1.0
 
 
 def test_nodes_that_trust_nobody_predict_within_it_too() -> None:
