@@ -476,6 +476,38 @@ def test_reading_only_writes_nothing_and_makes_nothing(path: Path) -> None:
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
+def half_written(path: Path, place: Path) -> Path:
+    """A copy of the ledger, and of its journal, in the middle of a transaction: as after a kill."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("PRAGMA cache_size = 1")  # pages reach the file before the commit
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("DELETE FROM entries")
+        writer.execute("INSERT INTO blobs VALUES ('x', zeroblob(100000))")
+        for file in (path, path.with_name(f"{path.name}-journal")):
+            (place / file.name).write_bytes(file.read_bytes())
+        writer.execute("ROLLBACK")
+    return place / path.name
+
+
+def test_who_only_reads_can_read_after_a_kill(path: Path, tmp_path_factory: Any) -> None:
+    opened(path, 1).close()
+    killed = half_written(path, tmp_path_factory.mktemp("killed"))
+    with Ledger(killed, read_only=True) as ledger:
+        assert ledger.verify().ok
+        assert len(ledger.entries()) == 4
+    assert not killed.with_name(f"{killed.name}-journal").exists()
+
+
+def test_who_may_not_write_is_told_that_a_process_was_killed(path: Path, public: Path) -> None:
+    opened(path, 1).close()
+    killed = half_written(path, public)
+    for file in public.iterdir():
+        os.chmod(file, 0o444)
+    os.chmod(public, 0o555)
+    with nobody(), pytest.raises(LedgerError, match="was killed while it wrote"):
+        Ledger(killed, read_only=True)
+
+
 def test_of_processes_that_make_a_ledger_at_once_one_makes_it(path: Path) -> None:
     gate, opener = os.pipe()
 

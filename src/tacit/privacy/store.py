@@ -35,6 +35,10 @@ from tacit.privacy.heads import KeptHead
 from tacit.privacy.release import Key
 from tacit.privacy.store_file import SCHEMA_VERSION
 
+_HALF_WRITTEN = (
+    "a process was killed while it wrote; before anybody can read it, who may write to it and to "
+    "its folder has to open it"
+)
 BUSY_SECONDS = 30.0
 PAGE = 1_000
 """Entries that are read at once: memory does not grow with the ledger."""
@@ -101,6 +105,8 @@ class Store:
             if not path.exists():
                 store_file.make(path, first, read_only=read_only)
             store_file.require_whole(path)
+            if read_only:
+                store_file.take_back(path)
             self._connect()
             try:
                 self._recognise()
@@ -325,6 +331,8 @@ class OurErrors:
                     f"{self._name} is not a tacit ledger, or no longer ({error}); "
                     "nothing was released"
                 ) from error
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
+                error.args = (_HALF_WRITTEN,)
             raise LedgerError(f"{self._name}: {error}; nothing was released") from error
         if isinstance(error, UnicodeDecodeError):  # what SQLite says of a schema that was damaged
             raise LedgerCorrupt(

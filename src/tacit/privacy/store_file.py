@@ -20,6 +20,7 @@ import secrets
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from tacit.errors import LedgerCorrupt, LedgerError
 from tacit.files import sync
@@ -87,6 +88,16 @@ def require_whole(path: Path) -> None:
             f"{path} is empty: a ledger that lost its entries, not a new one; restore it; "
             "nothing was released"
         )
+
+
+def take_back(path: Path) -> None:
+    """What a writer had half written when it was killed is undone, as by the next who may write:
+    until then nobody can read the file, and whoever may only read would be refused."""
+    if not path.with_name(f"{path.name}-journal").exists():
+        return
+    place = f"file:{quote(os.fsencode(str(path)))}?mode=rw"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(place, uri=True)) as connection:
+        connection.execute("PRAGMA schema_version")
 
 
 def require_known(name: str, application: int, version: int, *, read_only: bool) -> None:
