@@ -353,6 +353,40 @@ def test_rows_of_another_shape_are_refused_in_prediction() -> None:
         quick().predict(X, TASK)
 
 
+class Looked(nn.Module):
+    """Looks its rows up in a table of three."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(self.table(x.long()).mean(1))
+
+
+@pytest.mark.parametrize("word", [3, -1])
+@pytest.mark.parametrize("row", [0, 5])
+@pytest.mark.parametrize("budget", [REPLACE, None])
+def test_a_word_that_is_not_in_the_table_is_not_looked_up_in_the_next_ones(
+    word: int, row: int, budget: Budget | None
+) -> None:
+    """vmap puts the clients' tables one after the other: word 3 of a client had been the first word
+    of the next. The rows are more than are evaluated at once."""
+    words = np.zeros((12 * len(X), 4), dtype=int)
+    unknown = words.copy()
+    unknown[row, 1] = word
+    y, task, ledger = np.tile(Y, 12), np.tile(TASK, 12), Ledger.in_memory()
+    asked: dict[str, Any] = {"model": Looked(), "budget": budget, "finetune": None}
+    with pytest.raises(InvalidInput, match="cannot take these rows: index out of range"):
+        private(**asked, ledger=ledger).fit(unknown, y, task)
+    assert len(ledger.entries()) == 1
+    fitted = private(**asked).fit(words, y, task)
+    with pytest.raises(InvalidInput, match="cannot take these rows: index out of range"):
+        fitted.predict(unknown, task)
+    with pytest.raises(InvalidInput, match="cannot take these rows: index out of range"):
+        fitted.adapt(unknown, y, "newcomer")
+
+
 def test_a_diverging_client_harms_nobody_else() -> None:
     rows = X.copy()
     rows[TASK == "client 2"] *= 1e30

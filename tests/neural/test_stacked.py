@@ -222,6 +222,7 @@ IMAGES = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
         (IMAGES, (4, 4), r"layer '0' is a Conv2d that takes \(1, height, width\); .* \(4, 4\)"),
         (nn.Sequential(nn.Unflatten(1, (2, 2)), IMAGES), (3,), "Unflatten that takes other shapes"),
         (nn.Conv2d(2, 2, 1), (4, 4), r"takes \(2, height, width\)"),  # two rows are no channels
+        (nn.Embedding(9, 2), (3,), r"takes whole numbers, .* x.long\(\)"),
         (
             nn.Sequential(nn.Linear(3, 2), nn.Flatten(0)),
             (3,),
@@ -236,10 +237,44 @@ def test_rows_that_a_layer_does_not_take_are_told_by_both_shapes(
         Stacked(module, torch.zeros(2, *row))
 
 
+@pytest.mark.parametrize("word", [9, -1])
+def test_what_is_not_in_a_clients_table_is_no_number_and_nobody_elses(word: int) -> None:
+    """vmap by itself answers with the first row of the next client's, or the last of the one
+    before."""
+
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(9, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.as_tensor(self.table(x.long()).sum(1))
+
+    found = Stacked(Words(), torch.zeros(2, 3))
+    W = torch.randn(3, found.size, requires_grad=True)
+    x = torch.arange(9.0).reshape(3, 3).repeat_interleave(2, 0)
+    x[2, 1] = word  # the second client's
+    outputs = found(found.views(W), x)
+    assert outputs[2].isnan().all()
+    kept = [0, 1, 3, 4, 5]
+    alone = torch.stack([found.one(W[i // 2], x[i : i + 1])[0] for i in kept])
+    torch.testing.assert_close(outputs[kept], alone)
+    (slopes,) = torch.autograd.grad(outputs[2:4].square().sum(), W)
+    assert not slopes[[0, 2]].any()
+
+
 def test_a_buffer_is_refused_by_name() -> None:
     module = nn.Linear(3, 2)
     module.register_buffer("seen", torch.zeros(1))
     with pytest.raises(InvalidInput, match="'seen', which is no parameter"):
+        Stacked(module, torch.zeros(2, 3))
+
+
+def test_a_frozen_parameter_is_refused_by_name() -> None:
+    """It had learned, and was noised, with all others."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    module[0].requires_grad_(False)
+    with pytest.raises(InvalidInput, match=r"'0.weight' is frozen"):
         Stacked(module, torch.zeros(2, 3))
 
 

@@ -171,6 +171,7 @@ class FederatedMTL(NetworksInSilos):
         if self._protects_people:
             self._fit_inside(trainer, labels, whose, classes, progress)
             return self
+        require_usable(trainer.stacked, trainer.examples.X)
         plan, planned = self._agreed(len(labels), trainer.stacked)
         coins, noise = self._coins_and_noise()
         run = named_run(self._checkpoint, self.run) or new_run()
@@ -257,7 +258,6 @@ class FederatedMTL(NetworksInSilos):
     ) -> tuple[Door, bool]:
         """The door of the run, and whether clients are kept apart on this installation."""
         assert self._one_budget is not None
-        require_usable(trainer.stacked, trainer.examples.X)
         together = doubt(trainer, plan.sampler, shared=len(plan.mixing.weights) == 1)
         measured = classes is not None and classes.measured
         found = doubts(plan, together, seeded=noise is not None, measured=measured)

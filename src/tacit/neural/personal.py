@@ -53,6 +53,8 @@ class PersonalModels:
                 f"a row of X has shape {tuple(rows.shape[1:])}, "
                 f"the models were fitted on {self.row}"
             )
+        if not self.stacked.batched:
+            require_usable(self.stacked, rows)
         return rows
 
     def outputs(self, rows: Tensor, columns: IntArray) -> Tensor:
@@ -161,22 +163,29 @@ def evaluated(stacked: Stacked, models: Tensor, rows: Tensor, columns: IntArray)
     return outputs
 
 
+@torch.no_grad()
 def require_usable(stacked: Stacked, rows: Tensor) -> None:
-    """InvalidInput if the module raises for some row: before a release, and not after it."""
-    if not len(rows):
-        return
-    start = stacked.start()[None]
+    """InvalidInput if the module raises for some row: before a release, and not after it.
+
+    Asked of the module by itself: where many models are evaluated at once, a row that looks up what
+    is not in its own client's table finds what is in the next one's, and nothing is raised.
+    """
+    start = stacked.start()
+    before = stacked.set_training(False)
     try:
-        evaluated(stacked, start, rows, np.zeros(len(rows), dtype=np.int64))
+        for some in torch.split(rows, LONGEST):
+            stacked.one(start, some.to(start.device))
     except Exception as error:  # whatever a module may raise
         raise InvalidInput(f"the module cannot take these rows: {error}") from error
+    finally:
+        stacked.set_training(before)
 
 
 @torch.no_grad()
 def width(stacked: Stacked, rows: Tensor) -> int:
     """How many numbers the module gives for a row."""
     start = stacked.start()
-    return stacked.one(start, rows[:1].to(start.device)).numel()
+    return stacked.one(start, torch.zeros_like(rows[:1], device=start.device)).numel()
 
 
 def blocks(columns: IntArray) -> tuple[IntArray, IntArray]:

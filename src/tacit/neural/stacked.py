@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from tacit.errors import InvalidInput
-from tacit.neural.layers import PERSONAL, PersonalLinear, plain_pool
+from tacit.neural.layers import PERSONAL, PersonalLinear, bounded, plain_pool
 from tacit.neural.supported_modules import SUPPORTED, require_personal, require_rows
 
 Tape = list[tuple[str, Tensor, Tensor]]
@@ -45,7 +45,7 @@ class Stacked:
 
     def _describe(self, module: nn.Module) -> None:
         # Not in a list of children: the module belongs to the caller, and stays as it is.
-        self._module = module
+        self._module, self._many = module, bounded(module)
         self.names = [name for name, _ in module.named_parameters()]
         self.shapes = [parameter.shape for parameter in module.parameters()]
         self.sizes = [parameter.numel() for parameter in module.parameters()]
@@ -55,6 +55,7 @@ class Stacked:
         """Training or evaluation mode, for modules that differ in it; returns what it was."""
         before = self._module.training
         self._module.train(training)
+        self._many.train(training)
         if self._layers is not None:
             self._layers.train(training)
         return before
@@ -83,7 +84,7 @@ class Stacked:
 
     def _by_vmap(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
         def one(values: tuple[Tensor, ...], rows: Tensor) -> Any:
-            return functional_call(self._module, self._named(values), (rows,))
+            return functional_call(self._many, self._named(values), (rows,))
 
         rows = x.reshape(len(parameters[0]), -1, *x.shape[1:])
         each = vmap(one, randomness="different")(tuple(parameters), rows)
@@ -127,7 +128,7 @@ class Stacked:
         """(clients · rows, d): the gradient of each row's loss by itself, of whatever module."""
 
         def loss(values: tuple[Tensor, ...], row: Tensor, target: Tensor) -> Any:
-            outputs = functional_call(self._module, self._named(values), (row[None],))
+            outputs = functional_call(self._many, self._named(values), (row[None],))
             return row_loss(outputs, target[None])[0]
 
         each_row = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")

@@ -3,7 +3,8 @@ computed, and answered by layer and shape.
 
 ``Linear``, ``Conv2d`` and ``MaxPool2d`` have personal twins (layers.py). Any other layer works that
 ``torch.func.vmap`` can evaluate (``SUPPORTED``). Refused are layers that mix the rows of a batch,
-that keep buffers, that have no shapes yet, or that vmap does not know: the recurrent ones.
+that keep buffers, that have no shapes yet, or that vmap does not know: the recurrent ones; and
+frozen parameters, since a client's model is all that the module has.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ TRIED = 7
 
 
 def require_personal(module: nn.Module) -> None:
-    """Refuses what cannot be one model per client: layers by kind, and buffers in general."""
+    """Refuses what cannot be one model per client: layers by kind, buffers, frozen parameters."""
     for path, layer in module.named_modules():
         for kind, why in REFUSED.items():
             if isinstance(layer, kind):
@@ -53,6 +54,12 @@ def require_personal(module: nn.Module) -> None:
         )
     if not any(True for _ in module.parameters()):
         raise InvalidInput("the model has no parameters: there is nothing to learn")
+    frozen = [name for name, parameter in module.named_parameters() if not parameter.requires_grad]
+    if frozen:
+        raise InvalidInput(
+            f"the parameter {frozen[0]!r} is frozen (requires_grad=False), and all parameters are "
+            "learned; give X through the frozen part first, or let all of them learn"
+        )
 
 
 @torch.no_grad()
@@ -118,6 +125,8 @@ def _taken(layer: Any) -> str:
     """
     if hasattr(layer, "in_features"):
         return f"({layer.in_features},)"
+    if isinstance(layer, nn.Embedding):
+        return "whole numbers, and rows hold floats: x.long() before it makes them whole"
     if hasattr(layer, "in_channels"):
         sides = ("depth", "height", "width")[-len(layer.kernel_size) :]
         return f"({layer.in_channels}, {', '.join(sides)})"
