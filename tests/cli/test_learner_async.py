@@ -37,6 +37,17 @@ def test_predictions_are_those_of_the_released_models(desk: Desk, command: Comma
     found = polars.read_csv(out)["prediction"].to_numpy()
     assert found == pytest.approx(model.predict(X, task))
     assert found != pytest.approx(model.predict_at_home(X, task))
+    assert command("predict", desk.path / "model", desk.table, "--at-home", "--out", out).code == 0
+    found = polars.read_csv(out)["prediction"].to_numpy()
+    assert found == pytest.approx(model.predict_at_home(X, task))
+
+
+def test_joining_is_judged_by_what_nodes_have_at_home(desk: Desk, command: Command) -> None:
+    done = command(*desk.fit(learner="async", epsilon=0.5))
+    assert "models for anybody" in done.out
+    scores = json.loads((desk.path / "model" / "local.json").read_text())["scores"]
+    assert scores["public"]["overall"] > 2 * scores["together"]["overall"]
+    assert "models that anybody may see" in (desk.path / "model" / "report.local.html").read_text()
 
 
 def test_a_hand_out_says_which_model_stays(desk: Desk, command: Command) -> None:

@@ -45,6 +45,27 @@ def test_squared_errors_are_those_of_a_loop_over_tasks() -> None:
     assert view.scores["together"].overall == pytest.approx(expected)
 
 
+def test_who_has_two_models_is_judged_by_the_one_at_home() -> None:
+    data = example()
+    training, held_out, schema = task_sets(data)
+    kept: dict[str, Any] = {"ranges": data.ranges, "noise": "simulated", "random_state": 0}
+    model = tacit.AsyncProximal(budget=Budget(1.0), **kept)
+    model.fit(data.X, data.y, task=data.task)
+    scores = measure(model, training, held_out, schema).scores
+    inside = np.clip(data.y_test, schema.target.low, schema.target.high)
+    for way, there in (("together", model.at_home()), ("public", model)):
+        expected = tacit.metrics.nmse(inside, there.predict(data.X_test, task=data.task_test))
+        assert scores[way].overall == pytest.approx(expected)
+    assert scores["public"] != scores["together"]
+
+
+def test_who_has_one_model_has_it_at_home() -> None:
+    data = example()
+    model = tacit.SharedPrior(ranges=data.ranges).fit(data.X, data.y, task=data.task)
+    asked = (data.X_test, data.task_test)
+    np.testing.assert_array_equal(model.predict_at_home(*asked), model.predict(*asked))
+
+
 def test_alone_is_single_task_learning_on_the_same_rows() -> None:
     data = example()
     training, held_out, schema = task_sets(data)

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacit.report.local_view import LocalView
 
-WAYS = {"together": "together", "alone": "each alone", "pooled": "one model for all"}
+WAYS = {
+    "together": "together",
+    "alone": "each alone",
+    "pooled": "one model for all",
+    "public": "models for anybody",
+}
+"""Together: what each task has at home; the last, where what was released is another model."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Three ways of learning, judged on the same rows, and who gained by joining."""
+    """Ways of learning, judged on the same rows, and who gained by joining."""
 
     noun: str  # what a task is called
     metric: str  # nMSE, or accuracy
@@ -33,7 +39,7 @@ class Answers:
             noun,
             "nMSE" if view.loss == "squared" else "accuracy",
             sum(view.held_out_rows),
-            {way: view.scores[way].overall for way in WAYS},
+            {way: view.scores[way].overall for way in WAYS if way in view.scores},
             sum(gain > 0 for gain in gains),
             sum(gain == 0 for gain in gains),
             sum(gain < 0 for gain in gains),

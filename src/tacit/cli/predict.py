@@ -26,6 +26,7 @@ LOCALE: dict[str, Any] = {"separator": ";", "decimal_comma": True}
 EXAMPLES = examples(
     "tacit predict model new.csv > predictions.csv",
     "tacit predict for-hillside new.parquet --out predictions.csv",
+    "tacit predict for-hillside new.parquet --at-home",
 )
 
 
@@ -40,6 +41,9 @@ def predict(
     task: Annotated[
         str | None, typer.Option(help="The task's column, if the certificate does not say.")
     ] = None,
+    at_home: Annotated[
+        bool, typer.Option("--at-home", help="By the models that tasks keep to themselves.")
+    ] = False,
     *,
     form: TableFormat,
     as_json: AsJson = False,
@@ -47,6 +51,8 @@ def predict(
     """Predict new rows, each by the model of its task; CSV, in the order of the table, with
     semicolons and decimal commas where the table has those.
 
+    Where rows or people are protected, these are the models that anybody may see; --at-home takes
+    those that tasks made of them with their own rows, and only they should see what they predict.
     A row with a cell that is not as declared has an empty prediction, and a warning says how many.
     Refuses a folder that is not as it was sealed (exit status 1); the ledger is not asked. With
     --json the predictions go to --out. A label or class that a spreadsheet would take for a
@@ -65,6 +71,7 @@ def predict(
     named_schema(directory, model)
     task = task or task_column(certificate)
     read = form.read(table, task)
+    model = model.at_home() if at_home else model
     predicted, said_of_rows = predictions(model, read, task, unknown)
     frame = without_formulas(predicted)
     text = frame.write_csv(**LOCALE) if read.decimal == "," else frame.write_csv()

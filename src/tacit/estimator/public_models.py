@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -28,12 +28,12 @@ class PublicModels(PrivateLearner):
         """(m,)."""
         return unscaled(self._schema, self._home_models)[1]
 
-    def predict_at_home(self, X: Any, task: Any = None) -> Any:
-        """What each task predicts with the model that never leaves it."""
-        check_is_fitted(self, "home_coef_")
+    def at_home(self) -> Self:
+        """With the models that never leave their tasks; itself, where each has one."""
+        check_is_fitted(self, "coef_")
         there = copy(self)
-        there._models = self._home_models
-        return there.predict(X, task)
+        there._models = getattr(self, "_home_models", self._models)
+        return there
 
     def _arrays(self, columns: list[int]) -> dict[str, FloatArray]:
         kept = {"home": self._home_models[columns]} if hasattr(self, "_home_models") else {}

@@ -124,12 +124,12 @@ class FittedNetworks(Fitted):
             numbers = self._schema.inverse_target(self._schema.within_target(numbers))
         return numbers[:, 0] if numbers.shape[1] == 1 else numbers
 
-    def predict_at_home(self, X: Any, task: Any = None) -> Any:
-        """What each client predicts with the model that never leaves it."""
+    def at_home(self) -> Self:
+        """With the models that never leave their clients; itself, where each has one."""
         check_is_fitted(self, "shared_")
         there = copy.copy(self)
         there._models = self._models.exchanged(self._home_models)
-        return there.predict(X, task)
+        return there
 
     @available_if(has_classes)  # type: ignore[untyped-decorator] # scikit-learn ships no types
     def predict_proba(self, X: Any, task: Any = None, *, unknown: Unknown = "error") -> FloatArray:

@@ -24,6 +24,7 @@ WAYS = {
     "alone": "each alone",
     "open": "together, without privacy",
     "pooled": "one model for all",
+    "public": "together, models that anybody may see",
 }
 LEVELS: tuple[tuple[str, str, figures.Side], ...] = (
     ("alone", "@third", "right"),

@@ -72,7 +72,8 @@ class LocalView:
     labels: tuple[str, ...]
     training_rows: tuple[int, ...]
     held_out_rows: tuple[int, ...]
-    scores: Mapping[str, Score]  # "together", "alone", "pooled"; with a curve also "open"
+    scores: Mapping[str, Score]  # "together", at home, "alone", "pooled"; "public": of models that
+    # anybody may see, where those are others; with a curve also "open"
     curve: tuple[CurvePoint, ...] = ()
     leakage: Leakage | None = None
 
@@ -100,7 +101,9 @@ def measure(
     bench = Bench(model, training, held_out, schema)
     tell("single-task learning", 0, 1)
     ways = {"together": model, **bench.limits()}
-    view = bench.view({name: bench.judged(way) for name, way in ways.items()})
+    scores = {name: bench.judged(way) for name, way in ways.items()}
+    released = judged(model.scores_of(held_out), held_out, schema)
+    view = bench.view(scores | ({} if released == scores["together"] else {"public": released}))
     tell("single-task learning", 1, 1)
     if not curve or bench.budget is None:
         return view
@@ -163,8 +166,8 @@ class Bench:
         )
 
     def judged(self, model: Any) -> Score:
-        """On the held-out rows."""
-        return judged(model.scores_of(self.held_out), self.held_out, self.schema)
+        """On the held-out rows, by what each task has at home."""
+        return judged(model.at_home().scores_of(self.held_out), self.held_out, self.schema)
 
     def curve(self, epsilons: Sequence[float], seed: int, tell: Progress) -> tuple[CurvePoint, ...]:
         """The learner at each ε, a few draws of simulated noise each."""

@@ -19,7 +19,8 @@ from tacit.tasks import Schema
 BANNER = "For {label} alone. This model was made without noise: do not hand it on."
 BESIDE = (
     "For {label} alone. The model below may be seen by anybody; the one that {label} made of it at "
-    "home, without noise, lies beside this page: do not hand it on."
+    "home, without noise, lies beside this page, and tacit predict --at-home uses it: do not hand "
+    "it on."
 )
 
 OwnModel = tuple[FloatArray, FloatArray, FloatArray]
