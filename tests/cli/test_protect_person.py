@@ -110,6 +110,15 @@ def test_a_delta_that_reveals_somebody_is_warned_of(
     assert "one person of m may leak" in done.err
 
 
+def test_silos_that_did_the_same_are_one_line_of_the_inventory(
+    visits: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    assert command(*visits, "--protect", "person", "--person", "patient").code == 0
+    shown = command("ledger", "show", tmp_path / "visits.csv.ledger.sqlite").out
+    assert shown.count("one person in one silo's data") == 1
+    assert shown.rstrip().endswith(", each of 4 nodes")
+
+
 def test_nothing_is_held_out_where_people_have_several_rows(
     visits: tuple[str, ...], command: Command, tmp_path: Path
 ) -> None:

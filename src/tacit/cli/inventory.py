@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tacit.privacy.accounting import Cost, gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget
 from tacit.privacy.dataset_account import Account, Statement
 from tacit.privacy.ledger import Entry, Ledger
+from tacit.privacy.node_runs import NODE
 from tacit.privacy.runs import Run
 from tacit.privacy.spending import Spending
 from tacit.rounding import rounded_down, rounded_up
@@ -123,11 +125,19 @@ def _data_set_lines(data: Found) -> Iterator[str]:
         yield f"    left          ε {rounded_down(data['left'])} for the next run"
     yield f"    standing      {_flags(total)}"
     yield f"    {'when':<12}{'spent':<20}{'releases':<12}{'by':<20}what"
-    for run in data["runs"]:
-        price = pair_text(run["epsilon"], run["delta"]) if run["releases"] else "nothing"
-        made = f"{run['releases']} of {run['planned']}"
-        what = f"{run['unit']} ({run['neighbours']}); {_flags(run)}; run {run['run']}"
-        yield f"    {run['at'][:10]:<12}{price:<20}{made:<12}{run['by']:<20}{what}"
+    for (day, price, by, what, run), alike in groupby(data["runs"], _told):
+        nodes = list(alike)
+        made, planned = (sum(node[which] for node in nodes) for which in ("releases", "planned"))
+        named = nodes[0]["run"] if len(nodes) == 1 else f"{run}, each of {len(nodes):,} nodes"
+        done = f"{made:,} of {planned:,}"
+        yield f"    {day:<12}{price:<20}{done:<12}{by:<20}{what}; run {named}"
+
+
+def _told(run: Found) -> tuple[str, ...]:
+    """What is the same for nodes of a run that are told of in one line."""
+    price = pair_text(run["epsilon"], run["delta"]) if run["releases"] else "nothing"
+    what = f"{run['unit']} ({run['neighbours']}); {_flags(run)}"
+    return run["at"][:10], price, run["by"], what, run["run"].partition(NODE)[0]
 
 
 def _over(total: Found) -> str:

@@ -13,10 +13,12 @@ from tacit.errors import InvalidInput
 from tacit.privacy.planning import Door
 from tacit.tasks.labels import canonical_label
 
+NODE = ", node "
+
 
 def node_run(run: str, number: int) -> str:
     """The ledger run of node ``number``: one task, its own plan."""
-    return f"{run}, node {number}"
+    return f"{run}{NODE}{number}"
 
 
 def declared_counts(
