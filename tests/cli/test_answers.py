@@ -302,6 +302,9 @@ def test_runs_are_compared_side_by_side_with_a_page(fitted: Desk, command: Comma
     assert [run["learner"] for run in found] == ["SharedPrior", "MeanRegularized"]
     assert [round(run["epsilon"], 6) for run in found] == [1, 1]
     assert [round(run["total"], 6) for run in found] == [1, 2]
+    assert [run["delta"] for run in found] == [1e-5, 1e-5]
+    assert found[0]["protected"] == "a whole task, replace"
+    assert "1e-05" in command("compare", *folders).out
     local = read(folders[1] / "local.json")["scores"]
     assert found[1]["together"] == local["together"]["overall"]
     assert page.stat().st_mode & 0o077 == 0

@@ -47,7 +47,7 @@ def compare(
         return
     from rich.console import Console
 
-    console = Console(width=None if Console().is_terminal else 120)
+    console = Console(width=None if Console().is_terminal else 140)
     console.print(_table(rows))
     if out is not None:
         console.print(f"Written: {out}, for the trusted side alone", soft_wrap=True)
@@ -80,11 +80,11 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
     table = Table(title="Private view: scores on rows kept at home")
     for name in rows[0]:
-        table.add_column(name)
+        table.add_column(name, no_wrap=name == "learner")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
     return table
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,9 @@ class ComparedRun:
             "run": self.name,
             "when": self.facts.issued,
             "learner": self.facts.learner,
+            "protected": f"{re.split(':| in one', guarantee.unit)[0]}, {guarantee.neighbours}",
             "epsilon": to_json(guarantee.run_epsilon or guarantee.epsilon),
+            "delta": to_json(guarantee.run_delta or guarantee.delta),
             "total": to_json(guarantee.epsilon),  # with the runs before it, as it was certified
             "proven": guarantee.proven,
             "metric": None if view is None else _metric(view),
