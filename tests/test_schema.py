@@ -267,7 +267,7 @@ def test_bad_declarations_are_refused(fields: dict[str, Any], message: str) -> N
     ("ranges", "message"),
     [
         ({"incom": (0, 1)}, "unknown column 'incom'; did you mean 'income'?"),
-        ({"zzz": (0, 1)}, "unknown column 'zzz'$"),
+        ({"zzz": (0, 1)}, "unknown column 'zzz'; there are 'age' to 'income'$"),
         ({2: (0, 1)}, "column 2; expected a name or 0 to 1"),
         ({-1: (0, 1)}, "expected a name or 0 to 1"),
         ({("age",): (0, 1)}, "expected a name or 0 to 1"),

@@ -54,8 +54,8 @@ class MissingValues(InvalidInput):
         self.column, self.count = column, count
         super().__init__(
             f"column {column!r} has {count} missing value{'s' if count != 1 else ''} (NaN); "
-            "drop those rows, or declare what a missing value means "
-            "(Column(missing=...), see TaskSet)"
+            "drop those rows, or declare what a missing value means, as in "
+            f'ranges={{{column!r}: tacit.Column(low, high, missing="middle")}}'
         )
 
 

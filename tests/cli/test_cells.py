@@ -252,6 +252,10 @@ def test_a_fit_drops_what_was_declared_to_be_dropped_and_says_how_much(
     assert done.code == 0, done.err
     assert "3 rows were dropped, their cells empty or undeclared; 1 tasks have no row" in done.err
     assert "dropped" not in done.out
+    desk.table.write_text(
+        "".join(desk.table.read_text().splitlines(keepends=True)[:-4]) + "s00,n/a,f,40\n"
+    )
+    assert "undeclared; 0" not in command(*desk.fit("other", dataset="other")).err
     new = desk.path / "new.csv"
     new.write_text("school,age,sex\ngone,9,f\nlonely,9,f\n")
     said = command("predict", desk.path / "model", new)

@@ -190,8 +190,13 @@ def test_what_was_assumed_is_said_unless_it_was_asked_for(tmp_path: Path) -> Non
 
 
 def test_two_columns_of_one_name_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"names for several columns: 'a'"):
+    with pytest.raises(InvalidInput, match=r"several columns called 'a'"):
         read(tmp_path / "t.csv", "a,b,a\n1,2,3\n")
+
+
+def test_a_quote_that_nothing_closes_is_told_in_our_words(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"is left open in the cell that begins with '\"1,5;2"):
+        read(tmp_path / "t.csv", 'a;b;c\nx;"1,5;2\ny;2,0;3\n')
 
 
 def test_a_quote_left_open_does_not_swallow_other_rows(tmp_path: Path) -> None:
@@ -291,6 +296,7 @@ def test_the_command_line_counts_more_than_the_file(desk: Desk, command: Command
     ("options", "said"),
     [
         ({"range": "age"}, "expected C=LOW:HIGH"),
+        ({"range": "age=4,5:19"}, "expected C=LOW:HIGH, with decimal points"),
         ({"range": "age=5"}, "expected C=LOW:HIGH"),
         ({"range": "age=9:1"}, "low must be below high"),
         ({"categories": "sex="}, "expected C=A,B"),

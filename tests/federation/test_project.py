@@ -94,6 +94,22 @@ def test_networks_are_described_in_the_config(study: Project) -> None:
         write_terms(study)
 
 
+@pytest.mark.parametrize(
+    ("learner", "parameters", "missing"),
+    [("SharedPrior", 'unit = "example"', "people"), ("AsyncProximal", "", "rows")],
+)
+def test_numbers_that_a_run_could_not_begin_without_are_asked_for_with_the_terms(
+    study: Project, learner: str, parameters: str, missing: str
+) -> None:
+    config = study.place / "config.toml"
+    text = config.read_text().replace('"SharedPrior"', f'"{learner}"')
+    config.write_text(text.replace("[parameters] ", f"[parameters]\n{parameters}\n# "))
+    with pytest.raises(InvalidInput, match=f"{learner} do not say {missing}: how many each task"):
+        write_terms(study)
+    config.write_text(config.read_text().replace("[parameters]\n", f"[parameters]\n{missing}=32\n"))
+    write_terms(study)
+
+
 @pytest.mark.parametrize("unit", ["task", "example"])
 def test_a_sites_private_page_judges_its_networks_on_rows_that_it_kept(
     study: Project, unit: str, memory: Any
@@ -114,15 +130,15 @@ def test_a_sites_private_page_judges_its_networks_on_rows_that_it_kept(
         held_out = rows_of(study.sites / name, terms)[1]
         assert held_out is not None
         X = np.asarray(held_out.X)  # declared ranges of the example are [-1, 1]: as they are
-        wrong = (
-            model.predict(X, task=np.repeat(np.array(held_out.labels), held_out.sizes)) / 6
-            - held_out.y
-        )
-        nmse = float(np.mean(wrong**2) / held_out.y.var())
-        assert view.scores["together"].overall == pytest.approx(nmse, rel=1e-4)  # of floats
+        task = np.repeat(np.array(held_out.labels), held_out.sizes)
+        ways = {"together": model.at_home()} | ({"public": model} if unit == "example" else {})
+        for way, judged in ways.items():
+            wrong = judged.predict(X, task=task) / 6 - held_out.y
+            nmse = float(np.mean(wrong**2) / held_out.y.var())
+            assert view.scores[way].overall == pytest.approx(nmse, rel=1e-4)  # of floats
         assert view.held_out_rows == (8, 8, 8)
-        assert set(view.scores) == {"together", "alone", "pooled"}
-        assert len({view.scores[way].overall for way in view.scores}) == 3
+        assert set(view.scores) == {"alone", "pooled", *ways}
+        assert len({view.scores[way].overall for way in view.scores}) == len(view.scores)
         assert (own / folder.LOCAL_PAGE).exists()
 
 

@@ -301,6 +301,7 @@ def test_a_result_is_json_and_says_the_claim_in_full() -> None:
     assert "claimed, not proven" in kept["claim"]["text"]
     assert kept["counts"][0]["trials"] == 50
     assert sum(kept["histogram"]["first"]) == 50
+    assert "histogram" not in repr(found)
     assert all(word in "\n".join(found.lines()) for word in ("a task", "all others", "seed"))
 
 

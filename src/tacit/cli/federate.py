@@ -32,7 +32,7 @@ def init(directory: Place = HERE, sites: Sites = 3, as_json: AsJson = False) -> 
     """Write a ready project: app, keys, certificates, config.toml, one folder per site.
 
     In a new folder: an example with data. In a folder with a config.toml: the terms, and the keys
-    that are missing. A run that has spent keeps the terms that it was started with.
+    that are missing. A run that was started keeps its terms.
     """
     from tacit.cli.federate_init import write_example, write_terms
     from tacit.federation.project import Project

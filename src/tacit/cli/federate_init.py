@@ -92,8 +92,20 @@ def _terms(project: Project, config: dict[str, Any], keys: dict[str, str], key: 
         **told,
     )
     if terms.encoder is None:
-        terms.model()
+        _require_counted(terms.model(), terms)
     return terms
+
+
+def _require_counted(model: Any, terms: Terms) -> None:
+    """A coordinator has no rows to count, and without their number a run could not begin."""
+    from tacit.errors import InvalidInput
+
+    of_people = getattr(model, "unit", "task") == "example"
+    counted = "people" if of_people else "rows" if hasattr(model, "rows") else None
+    if counted is not None and getattr(model, counted) is None:
+        raise InvalidInput(
+            f"the parameters of {terms.learner} do not say {counted}: how many each task has"
+        )
 
 
 def _learning(project: Project, config: dict[str, Any]) -> dict[str, Any]:

@@ -165,10 +165,8 @@ def warnings_for(request: FitRequest, data: FitData) -> list[str]:
     noun = "one row" if data.learner == OF_NODES else noun
     if data.dropped:
         empty = int((data.tasks.sizes == 0).sum())
-        found.append(
-            f"{data.dropped} rows were dropped, their cells empty or undeclared; "
-            f"{empty} tasks have no row left, and contribute nothing"
-        )
+        left = f"; {empty} tasks have no row left, and contribute nothing" if empty else ""
+        found.append(f"{data.dropped} rows were dropped, their cells empty or undeclared{left}")
     if data.schema.open_columns.any():
         found.append(
             price_of_ranges(data.schema, request.target, request.budget, data.tasks.n_tasks)

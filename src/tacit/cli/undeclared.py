@@ -62,7 +62,9 @@ class ColumnOptions:
             try:
                 yield name, {"low": float(low), "high": float(high), "missing": "middle"}
             except ValueError:
-                raise InvalidInput(f"--range is {text!r}; expected C=LOW:HIGH") from None
+                raise InvalidInput(
+                    f"--range is {text!r}; expected C=LOW:HIGH, with decimal points"
+                ) from None
 
     def _categories(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for text in self.categories:

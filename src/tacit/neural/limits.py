@@ -33,4 +33,5 @@ def _own(model: FederatedMTL, tasks: TaskSet) -> Tensor:
 def _exchanged(model: FederatedMTL, networks: Tensor) -> FederatedMTL:
     found, clients = copy.copy(model), len(model.tasks_)
     found._models = model._models.exchanged(networks.expand(clients, -1).cpu())
+    found._home_models = None  # theirs are no others
     return found

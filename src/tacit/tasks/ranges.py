@@ -87,7 +87,8 @@ def _column_index(key: object, names: tuple[str, ...]) -> int:
     if isinstance(key, int | np.integer) and 0 <= key < len(names):
         return int(key)
     if isinstance(key, str):
-        raise InvalidInput(f"ranges declare an unknown column {key!r}{nearest(key, names)}")
+        near = nearest(key, names) or f"; there are {names[0]!r} to {names[-1]!r}"
+        raise InvalidInput(f"ranges declare an unknown column {key!r}{near}")
     raise InvalidInput(f"ranges declare column {key!r}; expected a name or 0 to {len(names) - 1}")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -146,6 +147,8 @@ def _require_no_rows_inside(path: Path, frame: Any, separator: str) -> None:
 def _ragged(error: BaseException) -> str:
     if "more fields than" in str(error):
         return "a row has more cells than the header has names; is the separator another one?"
+    if left_open := re.search(r"Field `(.{1,20}).*not properly escaped", str(error), re.DOTALL):
+        return f"a quotation mark is left open in the cell that begins with {left_open[1]!r}"
     return str(error)
 
 
@@ -282,8 +285,8 @@ def _named(
     twice = [name for name, count in Counter(filter(None, texts)).items() if count > 1]
     if twice:
         raise InvalidInput(
-            f"{path.name} has {len(twice)} names for several columns: "
-            f"{', '.join(map(repr, twice))}; column names must differ"
+            f"{path.name} has several columns called {', '.join(map(repr, twice))}; "
+            "column names must differ"
         )
     told, nameless = [*notes], [f"{j + 1}" for j, name in enumerate(texts) if not name]
     if nameless:

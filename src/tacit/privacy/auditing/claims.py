@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tacit.privacy.accounting import Approximate, Gaussian, Pure, gaussian_epsilon
@@ -88,7 +88,7 @@ class AuditResult:
     mu_low: float | None
     confidence: float  # 1: exact, no sampling
     seed: int | None  # None: secure noise, or nothing was drawn
-    histogram: Histogram | None = None
+    histogram: Histogram | None = field(default=None, repr=False)
     name: str = "audit"
 
     @property
