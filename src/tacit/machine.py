@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -39,8 +39,17 @@ def of_slices(work: Callable[[slice], T], n: int, most: int) -> list[T]:
     if cores <= 1:
         return list(map(work, rows))
     keep_memory()
+    found: list[Any] = [None] * len(rows)
+    left = iter(range(len(rows)))  # whoever is free takes the next
+
+    def some() -> None:
+        for i in left:
+            found[i] = work(rows[i])
+
     with ThreadPoolExecutor(cores) as pool:
-        return list(pool.map(work, rows))
+        for done in [pool.submit(some) for _ in range(cores)]:
+            done.result()
+    return found
 
 
 @cache

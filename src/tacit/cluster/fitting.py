@@ -100,7 +100,7 @@ class Partitions:
                 f"declare the ranges of {names}: files apart from each other cannot find them"
             )
         held = workers.held(read, files)
-        labels = workers.reduced(list, workers.each(labels_of, held, None))
+        labels = workers.reduced(list, workers.each(labels_of, held, schema))
         require_whole(dict(zip(files, labels, strict=True)))
         return cls(files, schema, task, workers, held, labels)
 
@@ -131,9 +131,9 @@ class Partitions:
         return model
 
 
-def labels_of(tasks: TaskSet, _: None) -> tuple[Hashable, ...]:
+def labels_of(tasks: TaskSet, schema: Schema) -> tuple[Hashable, ...]:
     """The labels of a partition that can be learned from."""
-    require_moderate(tasks)
+    require_moderate(tasks, schema)
     return tasks.labels
 
 

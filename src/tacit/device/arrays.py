@@ -29,6 +29,7 @@ from torch import Tensor
 
 from tacit.arrays import Array
 from tacit.device.constants import sent
+from tacit.device.installation import kernels_for
 from tacit.linear.tridiagonal import TOGETHER
 
 
@@ -183,10 +184,18 @@ class OnDevice(NDArrayOperatorsMixin):
         left = _public_product(there, G.reshape(d, -1)).reshape(len(there), d, m)
         return OnDevice(_public_product(there, left).movedim(-1, 0))
 
+    def tridiagonal(self, b: OnDevice) -> Any:
+        """The form of each B (m, r, r) and b (m, r), in one kernel; None where there is none."""
+        kernels = kernels_for(self.tensor)
+        return None if kernels is None else kernels.Form.of(self, b)
+
     def inverses(self) -> OnDevice:
         """(I + B)⁻¹ of positive semi-definite B (m, r, r), by Gauss and Jordan: pivots are at least
         one, as those of I + B are. What is left of the diagonal is mirrored at the end."""
-        A = self.tensor.movedim(0, -1).clone()
+        A = self.tensor.movedim(0, -1)
+        if (kernels := kernels_for(self.tensor)) is not None:
+            return OnDevice(kernels.inverses(A).movedim(-1, 0))
+        A = A.clone()
         A.diagonal(dim1=0, dim2=1).add_(1.0)
         for k in range(len(A)):
             column = torch.cat([A[:k, k], A[k, k:]])
@@ -202,20 +211,8 @@ class OnDevice(NDArrayOperatorsMixin):
         return OnDevice(A.neg_().movedim(-1, 0))
 
     def solutions(self, right: Array) -> OnDevice:
-        """(I + B)⁻¹b (m, r) of each B (m, r, r), for one public b (r,): Cholesky's method, without
-        roots."""
-        A = self.tensor.movedim(0, -1).clone()
-        A.diagonal(dim1=0, dim2=1).add_(1.0)
-        r, _, m = A.shape
-        x = self._beside(right)[:, None].expand(r, m).clone()
-        for k in range(r):
-            below = A[k + 1 :, k] / A[k, k].clamp(min=1.0)
-            A[k + 1 :, k + 1 :].addcmul_(below[:, None], A[k, None, k + 1 :], value=-1)
-            x[k + 1 :].addcmul_(below, x[k].expand_as(below), value=-1)
-        for k in range(r - 1, -1, -1):
-            x[k] /= A[k, k].clamp(min=1.0)
-            x[:k].addcmul_(A[:k, k], x[k].expand(k, m), value=-1)
-        return OnDevice(x.T)
+        """(I + B)⁻¹b (m, r) of each B (m, r, r), for one public b (r,)."""
+        return self.inverses().each_times(right)
 
     def less_product(self, a: OnDevice, b: OnDevice) -> None:
         """Takes a·b away, in place."""

@@ -11,9 +11,11 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from warnings import catch_warnings, filterwarnings
 
 import torch
+from torch import Tensor
 
 _ALERT = ".*does not have a deterministic implementation.*"  # PyTorch's words
 
@@ -100,3 +102,12 @@ def installation(device: torch.device) -> str:
         capability = torch.backends.cpu.get_cpu_capability()
         name = f"{platform.machine()} with {capability}"
     return f"PyTorch {torch.__version__} on {name}"
+
+
+def kernels_for(matrices: Tensor) -> Any:
+    """The kernels of many tasks' matrices (m, r, r), fused.py, where it takes such; else None."""
+    if not matrices.is_cuda:
+        return None
+    from tacit.device import fused
+
+    return fused if fused.serves(matrices) else None

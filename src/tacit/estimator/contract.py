@@ -133,7 +133,7 @@ class MultiTaskEstimator(Predicting):
         require_parameters(self)
         self._require_own_ledger()
         self._check()
-        require_moderate(tasks)
+        require_moderate(tasks, schema)
         if tasks.classes is not None:
             self.classes_ = np.asarray(tasks.classes)
         self.n_features_in_ = len(schema.feature_names)
@@ -227,6 +227,8 @@ class MultiTaskEstimator(Predicting):
 
     def _recorded_runs(self, door: Door) -> list[str]:
         """The names under which the ledger knows this run: of those who are charged."""
+        if self._part(door.run, 0) == door.run:
+            return [door.run]
         charged = [i for i, budget in enumerate(door.budgets) if budget is not None]
         return list(dict.fromkeys(map(partial(self._part, door.run), charged)))
 

@@ -7,6 +7,8 @@ their inverse.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -41,6 +43,18 @@ def has_classes(estimator: Any) -> bool:
     return estimator.loss in ("logistic", "cross_entropy")
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where labels are, by their canonical texts: not before somebody asks, of a million tasks."""
+
+    labels: tuple[Hashable, ...]
+
+    @cached_property
+    def by_text(self) -> dict[str, int]:
+        """The column of each."""
+        return column_by_text(self.labels)
+
+
 class Fitted(Certified):
     """One model for each of the labelled tasks."""
 
@@ -55,7 +69,7 @@ class Fitted(Certified):
     run_: str | None
     transcript_: Transcript
     _charged: tuple[Hashable, ...]  # the tasks that took part in the fit
-    _column: dict[str, int]  # of each task, by its canonical text
+    _places: Places
     _engine: Callable[..., Any] | None = None  # of both halves; None: that of this process
     _promise: Guarantee = UNIT  # to whom, where the engine and not the learner decides it
 
@@ -99,7 +113,12 @@ class Fitted(Certified):
     # --- tasks by their labels -------------------------------------------------------------------
 
     def _label(self, labels: tuple[Hashable, ...]) -> None:
-        self.tasks_, self._column = labels, column_by_text(labels)
+        self.tasks_, self._places = labels, Places(labels)
+
+    @property
+    def _column(self) -> dict[str, int]:
+        """The column of each task, by its canonical text."""
+        return self._places.by_text
 
     def _column_of(self, task: Hashable) -> int:
         """The column of a fitted task, found by its canonical text."""

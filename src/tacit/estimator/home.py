@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from zlib import crc32
 
 import numpy as np
 
-from tacit.arrays import BoolArray, FloatArray, IntArray
+from tacit.arrays import Array, BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
 from tacit.machine import of_slices
 from tacit.parameters import LARGEST
-from tacit.tasks import TaskSet
+from tacit.tasks import Schema, TaskSet
 from tacit.tasks.label_texts import canonical_labels
 from tacit.tasks.schema import TOGETHER, with_ones
 from tacit.tasks.targets import TARGET
@@ -62,12 +62,14 @@ class Home:
         return np.asarray(self._lots < share * 2.0**64)
 
     @cached_property
-    def _lots(self) -> IntArray:
-        """(m,), below 2^64."""
-        sha256 = hashlib.sha256
+    def _lots(self) -> Array:
+        """(m,), below 2^64: of the label's checksum, whose bits are then mixed (splitmix64)."""
         texts = canonical_labels(self.labels)
-        lots = b"".join([sha256(text.encode()).digest()[:8] for text in texts])
-        return np.frombuffer(lots, "<u8")
+        sums: Array = np.fromiter(map(crc32, map(str.encode, texts)), np.uint64, len(texts))
+        for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
+            sums = sums * np.uint64(factor)
+            sums ^= sums >> np.uint64(31)
+        return sums
 
     @cached_property
     def scaled(self) -> dict[tuple[float, ...], Problems]:
@@ -89,21 +91,26 @@ def problems_of(tasks: TaskSet, intercept: bool) -> Problems:
     return Problems(X, tasks.y, tasks.offsets)
 
 
-def _largest_sizes(columns: FloatArray) -> FloatArray:
-    """(d,), of each column; zero where there are no rows, or none but NaN."""
+def _largest_sizes(table: FloatArray, columns: IntArray) -> FloatArray:
+    """(d,), of these columns; zero where there are no rows, or none but NaN."""
+    if not columns.size:
+        return np.zeros(0)
 
     def of_some(rows: slice) -> FloatArray:
-        return np.asarray(np.fmax.reduce(np.abs(columns[rows]), axis=0, initial=0.0))
+        some = table[rows] if len(columns) == table.shape[1] else table[rows][:, columns]
+        return np.asarray(np.fmax.reduce(np.abs(some), axis=0, initial=0.0))
 
-    each = of_slices(of_some, len(columns), TOGETHER)
-    return np.asarray(np.fmax.reduce(each, axis=0)) if each else np.zeros(columns.shape[1])
+    each = of_slices(of_some, len(table), TOGETHER)
+    return np.asarray(np.fmax.reduce(each, axis=0)) if each else np.zeros(len(columns))
 
 
-def require_moderate(tasks: TaskSet) -> None:
-    """Numbers whose squares do not overflow."""
+def require_moderate(tasks: TaskSet, schema: Schema | None = None) -> None:
+    """Numbers whose squares do not overflow: those that the schema did not put into a range."""
+    free = np.arange(tasks.n_features) if schema is None else np.flatnonzero(~schema.in_range)
     targets = np.atleast_2d(tasks.y.T)
-    names = (*tasks.feature_names, *[TARGET] * len(targets))
-    found = [_largest_sizes(tasks.X), *map(_largest_sizes, targets[:, :, None])]
+    names = [*map(tasks.feature_names.__getitem__, free), *[TARGET] * len(targets)]
+    found = [_largest_sizes(tasks.X, free)]
+    found += [_largest_sizes(target[:, None], np.arange(1)) for target in targets]
     for name, largest in zip(names, np.concatenate(found).tolist(), strict=True):
         if largest > LARGEST:
             raise InvalidInput(

@@ -61,12 +61,10 @@ class Predicting(Fitted):
 
     def _home(self, tasks: TaskSet, schema: Schema, loss: Loss) -> Home:
         problems = problems_of(tasks, self.fit_intercept)
-        declared = [column.low is not None or bool(column.coded) for column in schema.columns]
-        widths = [len(column.names_out("")) for column in schema.columns]
         known_target = loss.targets_are_classes or all(
             target.low is not None for target in schema.targets
         )
-        found = Home(problems, loss, np.repeat(declared, widths).astype(bool), known_target)
+        found = Home(problems, loss, schema.in_range, known_target)
         open_columns = np.zeros(tasks.X.shape[1] + found.n_outputs, dtype=bool)
         open_columns[: len(schema.open_columns)] = schema.open_columns  # classes have no range
         return replace(found, open_columns=open_columns, labels=tasks.labels)

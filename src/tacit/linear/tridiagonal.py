@@ -39,9 +39,12 @@ class Tridiagonal:
 
     @classmethod
     def of(cls, B: FloatArray, b: FloatArray) -> Tridiagonal:
-        """Of positive semi-definite B (m, r, r) and b (m, r)."""
+        """Of positive semi-definite B (m, r, r) and b (m, r); a device may have its own way."""
+        there = not isinstance(b, np.ndarray)
+        if there and (own := B.tridiagonal(b)) is not None:  # type: ignore[attr-defined] # OnDevice
+            return own  # type: ignore[no-any-return]
         m, r = b.shape
-        slots = m + 1 if isinstance(b, np.ndarray) else m
+        slots = m if there else m + 1
         left = np.zeros_like(B, shape=(r, r, slots), order="C")
         left[:, :, :m] = B.transpose(1, 2, 0)
         column = np.zeros_like(B, shape=(r, slots), order="C")

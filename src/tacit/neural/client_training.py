@@ -24,6 +24,7 @@ from tacit.arrays import IntArray
 from tacit.device.installation import one_thread, steady
 from tacit.errors import InvalidInput
 from tacit.neural.clients import NOBODY, Examples
+from tacit.neural.kernels import step_of
 from tacit.neural.passes import Pass, Worker, parts, slots, spared, unit_slots
 from tacit.neural.products import add_product
 from tacit.neural.sampling import Everyone, Sampler
@@ -127,9 +128,8 @@ def descend(
         total = examples.paced(objective, rows).sum()
         gradients = torch.autograd.grad(total, leaves, materialize_grads=True)
         parameters = [leaf.detach() for leaf in leaves]
-        _pull(parameters, anchors, work)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.sub_(gradient, alpha=work.rate)
+        for parameter, centre, gradient in zip(parameters, anchors, gradients, strict=True):
+            step_of(parameter, gradient, centre, work.rate, work.pull)
     torch.cat([parameter.flatten(1) for parameter in parameters], dim=1, out=W)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.neural.kernels import folded, fused, patches
+from tacit.neural.kernels import folded, fused, patch_by_out, patches
 from tacit.neural.products import each, in_turn, joined, product
 
 
@@ -29,7 +29,7 @@ class PersonalConv2d(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (clients · rows, in, height, width)."""
         x, (left, right, top, bottom) = x.permute(0, 2, 3, 1), self.padding
-        clients, out, _, *size = self.weight.shape
+        clients, _, _, *size = self.weight.shape
         sides = [x.shape[1] + top + bottom, x.shape[2] + left + right]
         down, across = _places(sides, size, self.stride)
         rows = len(x) // clients * down * across
@@ -41,9 +41,8 @@ class PersonalConv2d(nn.Module):
             x = functional.pad(x, [0, 0, *self.padding])
         if large:
             return self._in_turn(x, (0, 0))
-        kernel = self.weight.permute(0, 3, 4, 2, 1).reshape(clients, -1, out)
         y: Tensor = _Patches.apply(  # type: ignore[no-untyped-call] # torch's apply
-            x, kernel, self.bias, size, self.stride
+            x, self.weight, self.bias, self.stride
         )
         return y.permute(0, 3, 1, 2)
 
@@ -76,18 +75,18 @@ def _places(sides: Sequence[int], size: Sequence[int], stride: Sequence[int]) ->
 
 
 class _Patches(torch.autograd.Function):
-    """Patches of x times a kernel (clients, patch, out)."""
+    """Patches of x times a kernel, made of weights (clients, out, in, height, width)."""
 
     @staticmethod
     def forward(
         ctx: Any,
         x: Tensor,
-        kernel: Tensor,
+        weight: Tensor,
         bias: Tensor | None,
-        size: Sequence[int],
         stride: tuple[int, int],
     ) -> Tensor:
         """x (n, height, width, in) → (n, down, across, out)."""
+        size, kernel = tuple(weight.shape[3:]), fused(patch_by_out, weight)
         rows = fused(patches, x, size, stride).view(len(kernel), -1, kernel.shape[1])
         ctx.save_for_backward(rows, kernel)
         ctx.size, ctx.stride, ctx.shape = size, stride, x.shape
@@ -97,18 +96,19 @@ class _Patches(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
-        """dK = rowsᵀ dy; dx: each patch's gradient added where the patch was taken."""
+        """dW = rowsᵀ dy; dx: each patch's gradient added where the patch was taken."""
         rows, kernel = ctx.saved_tensors
         n, down, across, out = dy.shape
         flat = dy.reshape(len(kernel), -1, out)
         d_bias = flat.sum(1) if ctx.needs_input_grad[2] else None
         with _convolution_precision(dy):
-            d_kernel = product(rows.mT, flat)
+            found = product(rows.mT, flat)
+            d_weight = found.view(len(kernel), *ctx.size, ctx.shape[3], out).permute(0, 4, 3, 1, 2)
             if not ctx.needs_input_grad[0]:
-                return None, d_kernel, d_bias, None, None
+                return None, d_weight, d_bias, None
             parts = product(flat, kernel.mT).view(n, down, across, *ctx.size, ctx.shape[3])
         dx = fused(folded, parts, ctx.shape[1], ctx.shape[2], ctx.stride)
-        return dx, d_kernel, d_bias, None, None
+        return dx, d_weight, d_bias, None
 
 
 @contextmanager

@@ -32,6 +32,16 @@ def patches(x: Tensor, size: tuple[int, int], stride: tuple[int, int]) -> Tensor
     return x.contiguous().as_strided((n, down, across, *size, channels), steps).contiguous()
 
 
+def patch_by_out(weight: Tensor) -> Tensor:
+    """W (clients, out, in, height, width) → (clients, height · width · in, out), as patches are.
+
+    >>> patch_by_out(torch.arange(4.0).view(1, 2, 1, 1, 2)).tolist()
+    [[[0.0, 2.0], [1.0, 3.0]]]
+    """
+    clients, out = weight.shape[:2]
+    return weight.permute(0, 3, 4, 2, 1).reshape(clients, -1, out)
+
+
 def folded(parts: Tensor, height: int, width: int, stride: tuple[int, int]) -> Tensor:
     """The adjoint of patches: parts (n, down, across, *size, in) added up where they were taken.
 
@@ -87,3 +97,27 @@ def fused(function: Callable[..., Tensor], x: Tensor, *rest: Any) -> Tensor:
     if x.is_cuda and find_spec("triton") is not None:
         return _compiled(function)(x, *rest)
     return function(x, *rest)
+
+
+LARGE = 2**15
+"""Numbers of a client in one parameter, from which on to compile its step pays for itself."""
+
+
+def step_of(w: Tensor, gradient: Tensor, centre: Tensor, rate: float, pull: float) -> None:
+    """w − η(g + λ(w − w̃)), in place, of w (clients, ...) and a centre (clients or 1, ...).
+
+    >>> w = torch.ones(1, 2)
+    >>> step_of(w, torch.ones(1, 2), torch.zeros(1, 2), 0.5, 0.5)
+    >>> w.tolist()
+    [[0.25, 0.25]]
+    """
+    if w[0].numel() >= LARGE:
+        fused(_step_of, w, gradient, centre, rate, pull)
+    else:
+        _step_of(w, gradient, centre, rate, pull)
+
+
+def _step_of(w: Tensor, gradient: Tensor, centre: Tensor, rate: float, pull: float) -> Tensor:
+    if pull:
+        w.lerp_(centre.expand_as(w), rate * pull)
+    return w.sub_(gradient, alpha=rate)

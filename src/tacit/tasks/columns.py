@@ -21,6 +21,8 @@ import numpy as np
 from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, MissingValues
 from tacit.json_converter import fields_to_json
+from tacit.machine import of_slices
+from tacit.tasks.counting import MANY
 from tacit.tasks.labels import (
     category,
     distinct,
@@ -162,7 +164,13 @@ class Column:
         """Numbers clipped to the range and mapped to [-1, 1]; unchanged without a range."""
         if self.low is None or self.high is None:
             return numbers
-        return scaled_to_range(numbers, self.low, self.high, self.centre, self.half_width)
+        found, told = np.empty(len(numbers)), (self.low, self.high, self.centre, self.half_width)
+
+        def scale(rows: slice) -> None:
+            scaled_to_range(numbers[rows], *told, out=found[rows])
+
+        of_slices(scale, len(found), MANY)
+        return found
 
 
 def scaled_to_range(

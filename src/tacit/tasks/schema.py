@@ -89,6 +89,12 @@ class Schema:
         return replace(self, target=self.targets[k], more_targets=())
 
     @property
+    def in_range(self) -> BoolArray:
+        """(d_out,): of which columns every number lies in [-1, 1]."""
+        known = [column.low is not None or bool(column.coded) for column in self.columns]
+        return np.repeat(known, self._widths).astype(bool)
+
+    @property
     def open_columns(self) -> BoolArray:
         """(d_out + 1,), the target, or all of several, last: whose range a run has still to
         release."""
@@ -99,6 +105,11 @@ class Schema:
         """The names of the open columns."""
         named = zip((*self.feature_names, *targets), (*self.columns, *self.targets), strict=True)
         return [name for name, column in named if column.is_open]
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether a coded cell may be no number: its row is dropped, or it waits for a range."""
+        return self.drops or bool(self.open_columns.any())
 
     @property
     def may_wait(self) -> BoolArray:
@@ -234,7 +245,8 @@ class Schema:
             return coded[:, 0] if coded.shape[1] == 1 else coded
         if self.classes is not None:
             return class_signs(y, self.classes)
-        return np.array(target.scaled(target_numbers(y, name)))
+        numbers = target_numbers(y, name)
+        return np.array(numbers) if target.low is None else target.scaled(numbers)
 
     def inverse_target(self, scaled: FloatArray) -> FloatArray:
         """y = target.centre + target_scale · y_scaled; (N, K) of several targets.

@@ -12,6 +12,7 @@ import numpy as np
 from tacit.arrays import Array, BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.machine import of_slices
+from tacit.tasks.counting import MANY
 from tacit.tasks.labels import (
     Classes,
     canonical_label,
@@ -101,16 +102,16 @@ class TaskSet:
         labels, codes = task_codes(task, len(matrix))
         if len(target) != len(matrix):
             raise InvalidInput(f"y has {len(target)} rows, X has {len(matrix)}")
-        kept = _complete(matrix, target, False if schema is None else schema.may_wait)
         order = _stable_order(codes, len(labels))
-        if not kept.all():
+        if schema is not None and schema.may_lack:  # otherwise all were seen to be finite
+            kept = _complete(matrix, target, schema.may_wait)
             order, codes = order[kept[order]], codes[kept]
         offsets = _offsets(np.bincount(codes, minlength=len(labels)))
         if schema is None:  # it may still be the user's own array
-            stored = np.take(matrix, order, axis=0)
+            stored = _taken(matrix, order)
         else:
             stored = _in_order(with_ones(matrix), order)[:, :-1]
-        return cls(stored, np.take(target, order, axis=0), offsets, labels, order, names, pair)
+        return cls(stored, _taken(target, order), offsets, labels, order, names, pair)
 
     @classmethod
     def from_frame(
@@ -303,7 +304,7 @@ def _coins(seed: Sequence[int], label: Hashable) -> np.random.Generator:
     return np.random.default_rng([*seed, *np.frombuffer(name, "<u4").tolist()])
 
 
-def _complete(matrix: FloatArray, target: FloatArray, may_wait: BoolArray | bool) -> BoolArray:
+def _complete(matrix: FloatArray, target: FloatArray, may_wait: BoolArray) -> BoolArray:
     """(N,): the rows that have every number that they need; some rows at a time, on all cores."""
 
     def ask(rows: slice) -> BoolArray:
@@ -317,7 +318,8 @@ def _complete(matrix: FloatArray, target: FloatArray, may_wait: BoolArray | bool
 
 
 def _stable_order(codes: IntArray, n_labels: int) -> IntArray:
-    if np.all(codes[1:] >= codes[:-1]):  # as files of whole tasks come
+    ends, starts = codes[1:], codes[:-1]
+    if all(of_slices(lambda rows: bool(np.all(ends[rows] >= starts[rows])), len(ends), MANY)):
         return np.arange(len(codes))
     narrow = codes.astype(np.uint16) if n_labels <= 2**16 else codes  # radix sort: O(N)
     return np.argsort(narrow, kind="stable")
@@ -325,8 +327,24 @@ def _stable_order(codes: IntArray, n_labels: int) -> IntArray:
 
 def _in_order(rows: FloatArray, order: IntArray) -> FloatArray:
     """These rows in this order; a copy only if it is another."""
-    same = np.array_equal(order, np.arange(len(rows)))
-    return rows if same else np.take(rows, order, axis=0)
+
+    def is_there(some: slice) -> bool:
+        return np.array_equal(order[some], np.arange(some.start, some.stop))
+
+    if len(order) == len(rows) and all(of_slices(is_there, len(rows), MANY)):
+        return rows
+    return _taken(rows, order)
+
+
+def _taken(rows: FloatArray, order: IntArray) -> FloatArray:
+    """A copy of these rows, in this order, on all cores."""
+    found = np.empty((len(order), *rows.shape[1:]))
+
+    def take(some: slice) -> None:
+        np.take(rows, order[some], axis=0, out=found[some], mode="clip")  # "raise" would copy twice
+
+    of_slices(take, len(order), TOGETHER)
+    return found
 
 
 def _offsets(sizes: Array) -> IntArray:

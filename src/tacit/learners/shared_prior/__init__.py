@@ -52,6 +52,8 @@ class BetweenTasks(PrivateLearner):
         try:
             super().fit_tasks(tasks, schema, progress=progress)
         finally:
+            if self._device is not None:
+                self._device.close()
             self._device = None
         return self
 

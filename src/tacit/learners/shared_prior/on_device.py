@@ -15,7 +15,7 @@ itself alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -64,7 +64,7 @@ class Device:
     where: torch.device
     n_tasks: int
     width: int
-    moments: Passes | None = field(default=None, repr=False)
+    _coming: Future[Passes] | None = field(default=None, repr=False)
 
     @property
     def slots(self) -> int:
@@ -89,19 +89,34 @@ class Device:
         found = (_doubt(self.where, n, self.width) for n in (self.slots, self.voters))
         return next(filter(None, found), "")
 
+    def expect(self, home: Home) -> None:
+        """Has the rows of a fit sent, once, while the host goes on: to open the ledger, say."""
+
+        def sent() -> Passes:
+            with self.computing():
+                return moments_of(home.problems, self.slots, self.where)
+
+        if self._coming is None:
+            pool = ThreadPoolExecutor(1)
+            self._coming = pool.submit(sent)
+            pool.shutdown(wait=False)
+
     def moments_of(self, home: Home) -> Passes:
-        """Of the rows of a fit, which are sent once; meanwhile nobody else wants Python, and the
-        lots of those who vote are drawn."""
-        if self.moments is None:
-            with ThreadPoolExecutor(1) as beside, self.computing():
-                drawn = beside.submit(home.sampled, voting_share(self.n_tasks))
-                self.moments = moments_of(home.problems, self.slots, self.where)
-                drawn.result()
-        return self.moments
+        """Of the rows of a fit, once they are there."""
+        self.expect(home)
+        assert self._coming is not None
+        return self._coming.result()
+
+    def close(self) -> None:
+        """Nothing is under way any more, and nothing kept."""
+        if self._coming is not None:
+            wait([self._coming])
+            self._coming = None
 
     def tasks(self, home: Home, n_tasks: int) -> DeviceTasks:
         """The participant."""
-        return DeviceTasks(home, n_tasks, self, self.moments_of(home))
+        self.expect(home)
+        return DeviceTasks(home, n_tasks, self)
 
 
 @dataclass(frozen=True)
@@ -109,12 +124,17 @@ class DeviceTasks(Tasks):
     """All tasks of this process, their moments on a device."""
 
     device: Device
-    moments: Passes
+    some: Passes | None = None  # of those who were selected; None: of all
+
+    @property
+    def moments(self) -> Passes:
+        """Of these tasks."""
+        return self.device.moments_of(self.home) if self.some is None else self.some
 
     @property
     def together(self) -> int:
         """All at once: passes have a shape of their own."""
-        return max(1, self.moments.n_tasks)
+        return max(1, self.home.problems.n_tasks)
 
     @cached_property
     def speaks(self) -> Any:
@@ -131,16 +151,18 @@ class DeviceTasks(Tasks):
 
     def select(self, units: Sequence[int]) -> DeviceTasks:
         """These tasks only, in this order."""
-        if units == range(self.moments.n_tasks):
+        if units == range(self.home.problems.n_tasks):
             return self  # with what it keeps
+        moments = self.moments
         with self.device.computing():
-            moments = self.moments.select(units)
-        return replace(self, home=self.home.select(units), moments=moments)
+            some = moments.select(units)
+        return replace(self, home=self.home.select(units), some=some)
 
     def contribute(
         self, step: Step, shared: Message, state: Kept | None
     ) -> tuple[Any, Kept | None]:
         """One row a task, on the device."""
+        _ = self.moments  # nothing else is under way there
         with self.device.computing():
             return super().contribute(step, shared, state)
 
