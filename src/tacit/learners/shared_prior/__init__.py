@@ -124,6 +124,24 @@ class SharedPrior(InsideSilos, BetweenTasks):
     A whole task is protected from the others, or with ``unit="example"`` every person inside a
     task, a silo, from everybody outside it (tacit.silos).
 
+    Parameters
+    ----------
+    loss: "squared" for numbers, "logistic" for classes.
+    budget: the most that this fit may reveal; of each task, ``{label: Budget(...)}``; None: no
+        privacy.
+    ranges: what is publicly known of columns, ``{"age": (4, 19), "sex": ["f", "m"]}``, and of
+        "target"; a ``Column`` also says what a missing value means. "private": the run finds them,
+        at a part of its budget; "from-data": measured, and nothing is proven.
+    fit_intercept: whether models have a constant.
+    ledger: a Ledger, or a file, where fits add up; None: in memory, shared with clones.
+    noise: "secure", of the system's randomness, or "simulated", repeatable, and nothing is proven.
+    run: a name, by which an interrupted fit on the same ledger goes on; None: a new one.
+    random_state: of simulated noise.
+    device: "cpu", or "cuda" for the tasks' half (needs PyTorch).
+    unit: "task", or "example": every person inside a task.
+    people: with unit="example", how many each task has, where its rows are not here.
+    silos_per_person: with unit="example", the most tasks that one person has rows in.
+
     >>> from tacit.datasets import related_tasks
     >>> from tacit.privacy.budget import Budget
     >>> data = related_tasks(60, rng=np.random.default_rng(0))
