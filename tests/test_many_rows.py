@@ -65,6 +65,42 @@ def test_a_number_too_large_is_found_in_any_row() -> None:
     home.require_moderate(replace(tasks, X=np.full((40, 2), np.nan)))
 
 
+def test_beside_declared_ranges_only_what_has_none_is_looked_at() -> None:
+    declared = as_schema({"a": (0, 1), "c": (0, 1)}, ["a", "b", "c"])
+    X = np.full((40, 3), 0.5)
+    tasks = TaskSet.from_arrays(X, np.ones(40), schema=declared)
+    home.require_moderate(tasks, declared)
+    X[39, 1] = -1e200
+    with pytest.raises(InvalidInput, match=r"'b' reaches 1e\+200"):
+        home.require_moderate(TaskSet.from_arrays(X, np.ones(40), schema=declared), declared)
+    with pytest.raises(InvalidInput, match=r"'target' reaches"):
+        home.require_moderate(TaskSet.from_arrays(X * 0, X[:, 1], schema=declared), declared)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_rows_are_a_copy_in_the_order_of_their_tasks(in_order: bool) -> None:
+    X, y = table(), np.arange(40.0)
+    task = np.arange(40) // 3 if in_order else np.arange(40)[::-1] % 7
+    for declared in (None, as_schema({0: (-1e308, 1e308)}, ["x0", "x1", "x2"])):
+        found = TaskSet.from_arrays(X, y, task, schema=declared)
+        np.testing.assert_array_equal(found.y, y[found.order])
+        np.testing.assert_array_equal(found.X[:, 1], X[found.order, 1])
+        assert not any(
+            np.shares_memory(one, other) for one in (found.X, found.y) for other in (X, y)
+        )
+
+
+def test_slices_are_done_in_their_order_and_what_one_raises_is_raised() -> None:
+    assert machine.of_slices(lambda rows: rows.start, 100, 7) == list(range(0, 100, 7))
+
+    def picky(rows: slice) -> None:
+        if rows.start == 70:
+            raise InvalidInput("seventy")
+
+    with pytest.raises(InvalidInput, match="seventy"):
+        machine.of_slices(picky, 100, 7)
+
+
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64"])
 @pytest.mark.parametrize("in_order", [True, False])
 def test_whole_numbers_are_counted_as_they_are_sorted(kind: str, in_order: bool) -> None:

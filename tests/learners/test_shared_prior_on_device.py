@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from tacit.learners.shared_prior.on_device import Device, DeviceTasks  # noqa: E
 from tacit.learners.shared_prior.participant import Tasks  # noqa: E402
 from tacit.linear.losses import Squared  # noqa: E402
 from tacit.linear.problems import Problems  # noqa: E402
+from tacit.privacy.ledger import Ledger  # noqa: E402
 from tacit.privacy.mechanisms import GaussianSum  # noqa: E402
 from tacit.privacy.release import Declared  # noqa: E402
 
@@ -82,6 +84,25 @@ def test_secure_noise_and_a_proven_guarantee() -> None:
     assert found.guarantee_.proven, found.guarantee_.reason
     assert found.guarantee_.secure_noise
     assert found._device is None  # its memory is given back
+
+
+def test_a_refused_fit_leaves_nothing_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are on their way to the device while the ledger says no."""
+    sent = []
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.2)
+        sent.append(found := moments_of(*given))
+        return found
+
+    monkeypatch.setattr(on_device, "moments_of", slow)
+    monkeypatch.setattr(Ledger, "open_run", lambda *_, **__: 1 / 0)
+    X, y, task = rows(40)
+    model = SharedPrior(ranges=RANGES, budget=Budget(4.0), **THERE)
+    with pytest.raises(ZeroDivisionError):
+        model.fit(X, y, task=task)
+    assert sent
+    assert model._device is None
 
 
 def test_a_loaded_model_and_newcomers_need_no_device(tmp_path: Any) -> None:

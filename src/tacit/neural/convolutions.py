@@ -18,16 +18,27 @@ class PersonalConv2d(nn.Module):
     """W (clients, out, in, height, width). On a GPU, and where little is to be multiplied, a matrix
     product of patches, all clients at once. Else a patch is too much to write down, and PyTorch's
     own convolution takes one client after the other; a grouped convolution would compute the same,
-    many times slower."""
+    many times slower.
+
+    Where only the largest of each window is kept (stacked.py gives it the ``pool``), the bias is
+    added to that: the same numbers, as rounding keeps their order, and a quarter of them."""
 
     def __init__(self, layer: nn.Conv2d) -> None:
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
+        self.pool: Any = getattr(layer, "pool", None)
         self.stride = layer.stride
         self.padding = _padding(layer)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (clients · rows, in, height, width)."""
+        if self.pool is None or self.bias is None:
+            return self._products(x, self.bias)
+        y: Tensor = self.pool(self._products(x, None), self.bias)
+        return y
+
+    def _products(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution alone, plus a bias (clients, out)."""
         x, (left, right, top, bottom) = x.permute(0, 2, 3, 1), self.padding
         clients, _, _, *size = self.weight.shape
         sides = [x.shape[1] + top + bottom, x.shape[2] + left + right]
@@ -36,26 +47,26 @@ class PersonalConv2d(nn.Module):
         # One of single pixels is made of products that look at addresses.
         large = size != [1, 1] and in_turn(x, rows * self.weight[0].numel())
         if large and left == right and top == bottom:
-            return self._in_turn(x, (top, left))
+            return self._in_turn(x, bias, (top, left))
         if any(self.padding):
             x = functional.pad(x, [0, 0, *self.padding])
         if large:
-            return self._in_turn(x, (0, 0))
+            return self._in_turn(x, bias, (0, 0))
         y: Tensor = _Patches.apply(  # type: ignore[no-untyped-call] # torch's apply
-            x, self.weight, self.bias, self.stride
+            x, self.weight, bias, self.stride
         )
         return y.permute(0, 3, 1, 2)
 
-    def _in_turn(self, x: Tensor, padding: tuple[int, int]) -> Tensor:
+    def _in_turn(self, x: Tensor, bias: Tensor | None, padding: tuple[int, int]) -> Tensor:
         """The same, of x (clients · rows, height, width, in)."""
         clients = len(self.weight)
         rows = x.reshape(clients, -1, *x.shape[1:])
         kernels = [_channels_last(kernel) for kernel in each(self.weight.permute(0, 1, 3, 4, 2))]
-        biases = [None] * clients if self.bias is None else each(self.bias)
+        biases = [None] * clients if bias is None else each(bias)
         return joined(
             [
-                functional.conv2d(_channels_last(own), kernel, bias, self.stride, padding)
-                for own, kernel, bias in zip(each(rows), kernels, biases, strict=True)
+                functional.conv2d(_channels_last(own), kernel, level, self.stride, padding)
+                for own, kernel, level in zip(each(rows), kernels, biases, strict=True)
             ]
         )
 

@@ -65,9 +65,14 @@ def folded(parts: Tensor, height: int, width: int, stride: tuple[int, int]) -> T
     return total
 
 
-def max_pool(x: Tensor, size: Any, stride: Any, padding: Any) -> Tensor:
-    """As torch's; of several equal entries the first counts."""
-    return functional.max_pool2d(x, size, stride, padding)
+def max_pool(x: Tensor, size: Any, stride: Any, padding: Any, bias: Tensor | None = None) -> Tensor:
+    """As torch's; of several equal entries the first counts. Plus bias (clients, channels), of
+    x (clients · rows, channels, height, width)."""
+    found: Tensor = functional.max_pool2d(x, size, stride, padding)
+    if bias is None:
+        return found
+    each = found.view(len(bias), -1, *found.shape[1:])
+    return (each + bias[:, None, :, None, None]).flatten(0, 1)
 
 
 @cache

@@ -60,9 +60,9 @@ class FusedMaxPool2d(nn.Module):
         super().__init__()
         self.options = (layer.kernel_size, layer.stride, layer.padding)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (clients · rows, channels, height, width)."""
-        return fused(max_pool, x, *self.options)
+    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """x (clients · rows, channels, height, width); plus bias (clients, channels)."""
+        return fused(max_pool, x, *self.options, bias)
 
 
 class BoundedEmbedding(nn.Embedding):

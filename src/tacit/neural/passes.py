@@ -82,7 +82,8 @@ class Pass:
         """W (c, d), centres (1 or c, d), order (E, c, batch); the rest (c, ...) is the work's."""
         self.W, self.centres, self.order, self.rest = W, centres, order, rest
         run = partial(work, W, centres, order, *rest)
-        self._run = captured(run) if W.is_cuda else run
+        first = partial(work, W, centres, order[:1], *rest)
+        self._run = captured(run, first) if W.is_cuda else run
 
     def __call__(self, W: Tensor, centres: Tensor, order: Tensor, *rest: Tensor) -> Tensor:
         """(n, d), what becomes of the first n ≤ c slots, a copy; the other slots are idle."""
@@ -99,13 +100,14 @@ def _fill(buffer: Tensor, given: Tensor, idle: float) -> None:
     buffer[: len(given)], buffer[len(given) :] = given, idle
 
 
-def captured(run: Callable[[], None]) -> Callable[[], None]:
-    """The same as a CUDA graph, so that no kernel waits for Python."""
+def captured(run: Callable[[], None], before: Callable[[], None]) -> Callable[[], None]:
+    """The same as a CUDA graph, so that no kernel waits for Python. ``before`` runs all of its
+    operations once: libraries choose their kernels before they are recorded."""
     graph = torch.cuda.CUDAGraph()
     aside = torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch's stream
     aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):  # libraries choose their kernels before they are recorded
-        run()
+    with torch.cuda.stream(aside):
+        before()
     torch.cuda.current_stream().wait_stream(aside)
     with torch.cuda.graph(graph):
         run()

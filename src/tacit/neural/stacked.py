@@ -200,6 +200,7 @@ def _with_personal_layers(module: nn.Module) -> nn.Module | None:
     for part in twin.modules():
         if type(part) is nn.Sequential:
             _pool_first(part)
+            _pool_inside(part)
     for path, layer in list(twin.named_modules()):
         personal, fits = PERSONAL.get(type(layer), (None, None))
         if personal is None or fits is None or not fits(layer):
@@ -220,3 +221,11 @@ def _pool_first(layers: nn.Sequential) -> None:
     for i, (one, other) in enumerate(itertools.pairwise(list(layers))):
         if type(one) is nn.ReLU and type(other) is nn.MaxPool2d and plain_pool(other):
             layers[i], layers[i + 1] = other, one
+
+
+def _pool_inside(layers: nn.Sequential) -> None:
+    """A convolution that knows which pool follows may add its bias behind it, in place."""
+    for i, (one, other) in enumerate(itertools.pairwise(list(layers))):
+        fits = type(other) is nn.MaxPool2d and plain_pool(other)
+        if type(one) is nn.Conv2d and one.bias is not None and fits:
+            one.pool, layers[i + 1] = other, nn.Identity()
