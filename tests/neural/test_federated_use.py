@@ -136,7 +136,7 @@ def test_an_unprotected_run_resumes_as_if_it_had_not_stopped(tmp_path: Path) -> 
 
 
 def test_a_checkpoint_of_another_run_is_refused_and_opens_nothing(tmp_path: Path) -> None:
-    ledger = Ledger.in_memory()
+    ledger = Ledger(tmp_path / "ledger")
     private(ledger=ledger, checkpoint=tmp_path / "state").fit(X, Y, TASK)
     before = len(ledger.entries())
     with pytest.raises(InvalidInput, match=r"belongs to the run .*, this is 'mine'"):
@@ -149,6 +149,12 @@ def test_a_checkpoint_of_another_run_is_refused_and_opens_nothing(tmp_path: Path
 def test_unprotected_centres_cannot_come_back_as_releases(tmp_path: Path) -> None:
     quick(checkpoint=tmp_path / "state").fit(X, Y, TASK)
     with pytest.raises(InvalidInput, match="round 0 is not on the ledger"):
+        private(checkpoint=tmp_path / "state", ledger=tmp_path / "ledger").fit(X, Y, TASK)
+
+
+def test_a_checkpoint_that_no_process_could_resume_is_warned_of(tmp_path: Path) -> None:
+    """Its ledger would be gone with the process, and the checkpoint refused without it."""
+    with pytest.warns(UserWarning, match="nobody can resume the run; give ledger=FILE"):
         private(checkpoint=tmp_path / "state").fit(X, Y, TASK)
 
 

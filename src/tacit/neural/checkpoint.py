@@ -12,6 +12,7 @@ record), and nothing is spent twice.
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,12 @@ def read_checkpoint(path: Path, like: Checkpoint) -> tuple[Checkpoint, str]:
 def left_off(path: Path | None, like: Checkpoint, door: Door | None) -> Checkpoint | None:
     """Where the checkpoint left off, if there is one; what it says of a private run must have gone
     through the door."""
+    if path is not None and door is not None and door.ledger.path is None:
+        warnings.warn(
+            f"{path} is a checkpoint beside a ledger in memory: once this process has ended nobody "
+            "can resume the run; give ledger=FILE",
+            stacklevel=2,
+        )
     if path is None or not path.exists():
         return None
     saved, _ = read_checkpoint(path, like)

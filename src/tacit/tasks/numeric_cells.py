@@ -16,7 +16,7 @@ def undeclared_numbers(values: Array, name: str) -> FloatArray:
     try:
         return as_numbers(values, name)
     except BadCell as error:
-        how = f"; if these are categories, declare them: ranges={{{name!r}: [...]}}"
+        how = f"; categories are declared, ranges={{{name!r}: [...]}}, or coded as numbers"
         raise BadCell(error.told + how, error.row) from None
 
 
