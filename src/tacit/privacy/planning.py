@@ -116,7 +116,10 @@ def open_door(
     run = run or new_run()
     different, _ = numbered(budgets)
     if not pure and any(each.delta == 0 for each in different):
-        raise NotPure(f"delta = 0 with Gaussian releases; pure mechanisms are {', '.join(PURE)}")
+        raise NotPure(
+            "delta = 0 with Gaussian releases: take a budget with delta > 0; pure mechanisms are "
+            f"{', '.join(PURE)}"
+        )
     partly = isinstance(budget, Mapping)
     amounts = np.ones(len(labels))
     if not by_plan:
