@@ -7,6 +7,8 @@ one of them: the order is the whole contribution, +γ or −γ. Each client know
 coins, so the others together know what they add, if it depends on nobody else, and subtract it.
 Half of them change sign: the sum moves by about 2γ√(m/2), where 2γ was claimed.
 
+And a client that wrote a word too many looked it up in the next client's table (``looked_up``).
+
 The attacks replace one client by whatever an adversary likes, in every round of a run, and count
 the sum before the noise in exact integers, as in task_isolation.py. Cohorts are given: what is
 claimed of a round is 2/z, that one client moves the sum by at most 2γ·reach.
@@ -115,6 +117,54 @@ def one_row_more(order: Batches, flawed: bool, asked: Asked) -> AuditResult:
         pair=f"the last of {CLIENTS} clients with two opposite rows has two, or three",
         what="updates",
     )
+
+
+# --- a word that is in nobody's table ------------------------------------------------------------
+
+
+def looked_up(side: Side, *, bounded: bool) -> Updates:
+    """(SMALL, 2): the client before the target writes a word that its table has not. vmap lays
+    tables one after the other, so that it had been given the target's, whose only word its row
+    moves up or down; what the client before learned of that pushed the sum the same way."""
+    import torch
+    from torch import Tensor, nn
+
+    from tacit.neural.client_training import LocalWork, Trainer
+    from tacit.neural.clients import Examples
+    from tacit.neural.cohort import Updates
+    from tacit.neural.stacked import Stacked
+
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.slope = nn.Embedding(1, 1), nn.Parameter(torch.zeros(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.as_tensor(self.table(x[:, 0].long()) + self.slope * x[:, 1:])
+
+    X, y = torch.zeros(SMALL, 2), torch.zeros(SMALL)
+    X[TARGET - 1], X[TARGET, 1] = torch.tensor([1.0, -1.0]), 1.0
+    y[TARGET] = 10.0 * (-1) ** side
+    stacked = Stacked(Words(), torch.zeros(2, 2))
+    if not bounded:
+        stacked._many = stacked._module
+    rows = Examples(X, y, np.arange(SMALL + 1))
+    trainer = Trainer(stacked, LocalWork(5, 1, 0.1, loss="squared"), rows)
+    start = torch.zeros(SMALL, 2)
+    drawn = by_its_own(rows, np.arange(SMALL), 5, 1, COINS)
+    return Updates(trainer(start, start[0], drawn), np.ones((1, SMALL)))
+
+
+def a_word_too_many(asked: Asked, *, bounded: bool) -> AuditResult:
+    """How far the sum moves when the target's row goes the other way."""
+    from tacit.neural.cohort import CohortSum
+
+    mechanism = CohortSum(0.01, MULTIPLIER, Everyone(), SMALL)
+    mu = moved(mechanism, *(looked_up(side, bounded=bounded) for side in (0, 1)))
+    source = "FederatedMTL" if bounded else "certified, and false"
+    event = Gaussian(2 / MULTIPLIER)
+    claim = task_claim(event, source, proven=bounded, read_at=asked.delta)
+    return exact(mu, claim, "the one before it writes a word too many")
 
 
 # --- attacks -------------------------------------------------------------------------------------
@@ -238,6 +288,17 @@ def round_isolation_audits() -> tuple[Audit, ...]:
     cases = (
         seen("batches by the longest client", by_the_longest, flawed=True),
         seen("batches by the client's own length", by_its_own),
+        Case(
+            "isolation, a word of the next client's table",
+            partial(a_word_too_many, bounded=False),
+            delta=1e-5,
+            flawed=True,
+        ),
+        Case(
+            "isolation, a word of nobody's table",
+            partial(a_word_too_many, bounded=True),
+            delta=1e-5,
+        ),
         *(Case(each.name, partial(attacked, each), delta=1e-5) for each in AUDITED),
     )
     about = "one client of federated rounds is replaced; the sum may move by its update alone"
