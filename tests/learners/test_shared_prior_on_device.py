@@ -24,6 +24,7 @@ from tacit.learners.shared_prior.on_device import Device, DeviceTasks  # noqa: E
 from tacit.learners.shared_prior.participant import Tasks  # noqa: E402
 from tacit.linear.losses import Squared  # noqa: E402
 from tacit.linear.problems import Problems  # noqa: E402
+from tacit.linear.row_trust import trust_in_rows  # noqa: E402
 from tacit.privacy.ledger import Ledger  # noqa: E402
 from tacit.privacy.mechanisms import GaussianSum  # noqa: E402
 from tacit.privacy.release import Declared  # noqa: E402
@@ -209,11 +210,11 @@ def _last_slot(plain: Callable[..., Any]) -> Callable[..., Any]:
 def _by_the_longest(plain: Callable[..., Any]) -> Callable[..., Any]:
     """A shape that follows the longest task beside: halves of its length are added up."""
 
-    def mutant(p: Problems, first: Any, sizes: Any, slots: int, device: Any) -> Any:
+    def mutant(rows: Any, shapes: Any, add: Any, first: Any, sizes: Any, owner: Any) -> Any:
         half = np.minimum(sizes, max(1, int(sizes.max(initial=1)) // 2))
-        one = plain(p, first, half, slots, device)
-        other = plain(p, first + half, sizes - half, slots, device)
-        for a, b in zip(moments._parts(one), moments._parts(other), strict=True):
+        one = plain(rows, shapes, add, first, half, owner)
+        other = plain(rows, shapes, add, first + half, sizes - half, owner)
+        for a, b in zip(one, other, strict=True):
             a += b
         return one
 
@@ -253,7 +254,7 @@ def test_a_shape_that_follows_the_longest_task_beside_shows(
     kept = [moments_of(each, 32, CPU).passes[0].moments() for each in (p, beside)]
     for one, other in zip(*kept, strict=True):
         np.testing.assert_array_equal(one.host()[0], other.host()[0])
-    monkeypatch.setattr(moments, "summed", _by_the_longest(moments.summed))
+    monkeypatch.setattr(moments.Rows, "_summed", _by_the_longest(moments.Rows._summed))
     mixed = [moments_of(each, 32, CPU).passes[0].moments() for each in (p, beside)]
     assert any((a.host()[0] != b.host()[0]).any() for a, b in zip(*mixed, strict=True))
 
@@ -282,6 +283,7 @@ def test_the_trial_itself_failing_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 def test_moments_are_those_of_the_rows_however_long() -> None:
     p = problems([1, SEGMENT, SEGMENT + 1, 0, 5 * SEGMENT + 3, 2])
     p = Problems(p.X, p.y, p.offsets)
+    p = Problems(p.X, p.y, p.offsets, trust_in_rows(p))
     for slots in (32, 64):
         found = moments_of(p, slots, CPU)
         assert found.n_tasks == 6
@@ -294,7 +296,8 @@ def test_selected_tasks_come_from_all_passes_in_their_order() -> None:
     p = problems([3] * 100)
     found = moments_of(p, 32, CPU)
     chosen = np.array([99, 0, 31, 32, 5])
-    some, whole = found.select(chosen), p.select(chosen).moments()
+    trusted = Problems(p.X, p.y, p.offsets, trust_in_rows(p))
+    some, whole = found.select(chosen), trusted.select(chosen).moments()
     np.testing.assert_allclose(some.passes[0].G.host()[:5], whole[0], rtol=1e-12)
     assert [each.n_tasks for each in found.passes] == [32, 32, 32, 4]
 

@@ -305,8 +305,12 @@ def _repeat(there: _There, values: Any, count: int, axis: int) -> OnDevice:
     return OnDevice(there(values).repeat_interleave(count, dim=axis))
 
 
+def _diagonal(there: _There, values: Any, axis1: int, axis2: int) -> OnDevice:
+    return OnDevice(there(values).diagonal(dim1=axis1, dim2=axis2))
+
+
 def _trace(there: _There, values: Any, axis1: int, axis2: int) -> OnDevice:
-    return OnDevice(there(values).diagonal(dim1=axis1, dim2=axis2)).sum(axis=-1)
+    return _diagonal(there, values, axis1, axis2).sum(axis=-1)
 
 
 def _like(make: Callable[..., Tensor]) -> Callable[..., OnDevice]:
@@ -336,6 +340,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "concatenate": _concatenate,
     "column_stack": _column_stack,
     "repeat": _repeat,
+    "diagonal": _diagonal,
     "trace": _trace,
     "zeros_like": _like(torch.zeros),
     "ones_like": _like(torch.ones),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -23,6 +24,8 @@ from torch import Tensor
 from tacit.arrays import FloatArray, IntArray
 from tacit.device.arrays import OnDevice
 from tacit.linear.problems import Problems
+from tacit.linear.row_algebra import each_times, positive_or_one, row_sums
+from tacit.linear.row_trust import Ridge, Sums, parts, trust
 
 SEGMENT = 64
 """Rows of a task that are added up in one slot."""
@@ -52,16 +55,23 @@ def slots_for(tasks: int, width: int) -> int:
 Numbers: TypeAlias = Any
 """``OnDevice``, in numpy's words, whose types know no other array."""
 
+Parts: TypeAlias = tuple[Tensor, ...]
+"""Numbers of tasks beside tasks, (..., S)."""
+
 
 @dataclass(frozen=True)
 class Pass:
     """Tasks in the first slots, and zeros in the others."""
 
     n_tasks: int
-    sizes: Numbers  # (S,), rows
+    sizes: Numbers  # (S,), rows, as far as they are believed
     G: Numbers  # (S, D, D)
     g: Numbers  # (S, D)
     yy: Numbers  # (S,)
+
+    def counts(self) -> Numbers:
+        """As of ``Problems``."""
+        return self.sizes
 
     def moments(self) -> tuple[Numbers, ...]:
         """As of ``Problems``."""
@@ -69,13 +79,13 @@ class Pass:
 
     def levels(self) -> Numbers:
         """As of ``Problems``: the last column is one, or zero."""
-        return self.g[:, -1] / np.maximum(self.sizes, 1)
+        return self.g[:, -1] / positive_or_one(self.sizes)
 
     def mean_squares(self, model: FloatArray) -> Numbers:
         """As of ``Problems``."""
         twice = self.G.each_times(model) - 2 * self.g
         left = np.maximum(self.yy + (model * twice).sum(axis=1), 0.0)
-        return left / np.maximum(self.sizes, 1)
+        return left / positive_or_one(self.sizes)
 
     def speaks(self) -> Tensor:
         """(tasks,): rows, and no number that is none: its square is on the diagonal."""
@@ -133,7 +143,7 @@ class Passes:
         place, within = np.divmod(chosen, self.slots)
         for number in np.unique(place):
             there = np.flatnonzero(place == number)
-            _put(found, there, _taken(self.passes[number], within[there]))
+            _put(_parts(found), there, _taken(_parts(self.passes[number]), within[there]))
         return replace(found, n_tasks=len(chosen))
 
     def of_each_pass(self, work: Callable[..., Numbers], *more: Numbers) -> Numbers:
@@ -156,19 +166,19 @@ def _padded(values: Numbers, slots: int) -> Numbers:
     return found
 
 
-def _parts(of: Pass) -> tuple[Tensor, ...]:
+def _parts(of: Pass) -> Parts:
     """The numbers of a pass, its tasks along the last axis."""
     return tuple(each.tensor.movedim(0, -1) for each in (of.sizes, of.G, of.g, of.yy))
 
 
-def _taken(of: Pass, places: IntArray) -> tuple[Tensor, ...]:
-    index = torch.as_tensor(places, device=of.g.tensor.device)
-    return tuple(part.index_select(-1, index) for part in _parts(of))
+def _taken(of: Parts, places: IntArray) -> Parts:
+    index = torch.as_tensor(places, device=of[0].device)
+    return tuple(part.index_select(-1, index) for part in of)
 
 
-def _put(into: Pass, places: IntArray, found: tuple[Tensor, ...]) -> None:
-    index = torch.as_tensor(places, device=into.g.tensor.device)
-    for part, values in zip(_parts(into), found, strict=True):
+def _put(into: Parts, places: IntArray, found: Parts) -> None:
+    index = torch.as_tensor(places, device=into[0].device)
+    for part, values in zip(into, found, strict=True):
         part.index_copy_(part.ndim - 1, index, values)
 
 
@@ -186,24 +196,121 @@ def _nothing(slots: int, width: int, device: torch.device) -> Pass:
 
 
 def moments_of(problems: Problems, slots: int, device: torch.device) -> Passes:
-    """Of all tasks' rows, which stay on the host."""
+    """Of all tasks' rows, as far as they are believed; the rows stay on the host."""
     starts = range(0, max(problems.n_tasks, 1), slots)
     return Passes(tuple(_pass_of(problems, start, slots, device) for start in starts))
 
 
 def _pass_of(problems: Problems, start: int, slots: int, device: torch.device) -> Pass:
     offsets = problems.offsets[start : start + slots + 1]
-    first, sizes = offsets[:-1], np.diff(offsets)
-    found = summed(problems, first, np.minimum(sizes, SEGMENT), slots, device)
-    for segments in _further(first, sizes, slots):
-        owner, begin, length, rank = segments
-        part = summed(problems, begin, length, slots, device)
-        cuts = np.flatnonzero(np.diff(rank, prepend=-1, append=-1))
-        for low, high in pairwise(cuts):  # of one rank no two are of one task
-            mine = np.arange(low, high)
-            before, more = _taken(found, owner[mine]), _taken(part, mine)
-            _put(found, owner[mine], tuple(a + b for a, b in zip(before, more, strict=True)))
-    return found
+    rows = Rows.of(problems, offsets[:-1], np.diff(offsets), slots, device)
+    return believed(rows)
+
+
+def believed(rows: Rows) -> Pass:
+    """What tasks' rows say, as far as they are to be believed (linear/row_trust.py)."""
+    found = rows.moments()
+    ridge = Ridge.of(found.sizes, *found.moments())
+    t = trust(ridge, partial(rows.sums, ridge))
+    wide = t[:, None]
+    return Pass(
+        found.n_tasks, found.sizes * t, found.G * wide[:, :, None], found.g * wide, found.yy * t
+    )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of the tasks of a pass, on the device."""
+
+    X: Tensor  # (N, D)
+    y: Tensor  # (N,)
+    first: IntArray  # (m,), where those of each task begin
+    sizes: IntArray  # (m,), how many they are
+    slots: int
+
+    @classmethod
+    def of(
+        cls, problems: Problems, first: IntArray, sizes: IntArray, slots: int, device: torch.device
+    ) -> Rows:
+        """All that lie between the tasks' first and last."""
+        low = int(first.min()) if len(first) else 0
+        high = int((first + sizes).max()) if len(first) else 0
+        X, y = (_there(values[low:high], device) for values in (problems.X, problems.y))
+        return cls(X, y, first - low, sizes, slots)
+
+    def moments(self) -> Pass:
+        """G, g and yy of each task."""
+        width = self.X.shape[1]
+
+        def add(found: Parts, x: Tensor, target: Tensor, real: Tensor, _: Any) -> None:
+            n, G, g, yy = found
+            n += real
+            G.addcmul_(x[:, None], x[None])
+            g.addcmul_(x, target.expand_as(x))
+            yy.addcmul_(target, target)
+
+        found = self._added(((), (width, width), (width,), ()), add)
+        return Pass(len(self.sizes), *(OnDevice(part.movedim(-1, 0)) for part in found))
+
+    def sums(self, ridge: Ridge, scales: Numbers) -> Sums:
+        """What ``trust`` asks of a ridge."""
+        P, slopes = ridge.at(scales)
+        ridges: list[Numbers] = [ridge.centre, ridge.level, ridge.share, P, slopes]
+
+        def add(found: Parts, x: Tensor, target: Tensor, real: Tensor, whose: Any) -> None:
+            of = ridges if whose is None else [_places(each, whose) for each in ridges]
+            centre, level, share, P, slopes = of
+            z = OnDevice(x[:-1].T) - centre
+            leverage = row_sums(each_times(P, z) * z) + share
+            said: Numbers = parts(leverage, OnDevice(target) - level - row_sums(slopes * z))
+            for total, part in zip(found, said, strict=True):
+                total += torch.where(real, part.tensor, 0.0)
+
+        return [*map(_numbers, self._added(((),) * 5, add))]
+
+    def _added(self, shapes: Sequence[tuple[int, ...]], add: Callable[..., None]) -> Parts:
+        """What ``add`` adds of each row, in order: of segments by themselves, in theirs."""
+        found = self._summed(shapes, add, self.first, np.minimum(self.sizes, SEGMENT), None)
+        for owner, begin, length, rank in _further(self.first, self.sizes, self.slots):
+            part = self._summed(shapes, add, begin, length, owner)
+            for low, high in pairwise(np.flatnonzero(np.diff(rank, prepend=-1, append=-1))):
+                mine = np.arange(low, high)  # of one rank: no two are of one task
+                before, more = _taken(found, owner[mine]), _taken(part, mine)
+                _put(found, owner[mine], tuple(a + b for a, b in zip(before, more, strict=True)))
+        return found
+
+    def _summed(
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        add: Callable[..., None],
+        first: IntArray,
+        sizes: IntArray,
+        owner: IntArray | None,
+    ) -> Parts:
+        """The same of these rows of each slot, whose task is another's where it has an owner."""
+        found = tuple(self.X.new_zeros(*shape, self.slots) for shape in shapes)
+        m, width = len(sizes), self.X.shape[1]
+        start, length, whose = torch.zeros(3, self.slots, dtype=torch.int64, device=self.X.device)
+        for into, part in zip((start, length, whose), (first, sizes, owner), strict=True):
+            if part is not None:
+                into[:m] = torch.as_tensor(part, device=self.X.device)
+        x, target = self.X.new_zeros(width, self.slots), self.X.new_zeros(self.slots)
+        for i in range(int(sizes.max(initial=0))):
+            real = i < length
+            row = torch.where(real, start + i, 0)
+            x[:] = torch.where(real, self.X.index_select(0, row).T, 0.0)
+            target[:] = torch.where(real, self.y.index_select(0, row), 0.0)
+            add(found, x, target, real, None if owner is None else whose)
+        return found
+
+
+def _numbers(part: Tensor) -> Numbers:
+    return OnDevice(part)
+
+
+def _places(values: Numbers, places: Tensor) -> Numbers:
+    """The tasks at these places."""
+    return OnDevice(values.tensor.movedim(0, -1).index_select(-1, places).movedim(-1, 0))
 
 
 def _further(
@@ -221,30 +328,6 @@ def _further(
     for i in range(0, len(owner), slots):
         some = slice(i, i + slots)
         yield owner[some], begin[some], length[some], rank[some]
-
-
-def summed(
-    problems: Problems, first: IntArray, sizes: IntArray, slots: int, device: torch.device
-) -> Pass:
-    """The moments of these rows of each slot, in order."""
-    m = len(sizes)
-    found = _nothing(slots, problems.X.shape[1], device)
-    n, G, g, yy = _parts(found)
-    low = int(first.min()) if m else 0
-    high = int((first + sizes).max()) if m else 0
-    X, y = (_there(values[low:high], device) for values in (problems.X, problems.y))
-    start, length = (torch.as_tensor(part, device=device) for part in (first - low, sizes))
-    n[:m] = length
-    x, target = X.new_zeros(X.shape[1], slots), X.new_zeros(slots)
-    for i in range(int(sizes.max(initial=0))):
-        real = i < length
-        row = torch.where(real, start + i, 0)
-        x[:, :m] = torch.where(real[:, None], X.index_select(0, row), 0.0).T
-        target[:m] = torch.where(real, y.index_select(0, row), 0.0)
-        G.addcmul_(x[:, None], x[None])
-        g.addcmul_(x, target.expand_as(x))
-        yy.addcmul_(target, target)
-    return replace(found, n_tasks=m)
 
 
 def _there(values: FloatArray, device: torch.device) -> Tensor:

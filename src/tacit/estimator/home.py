@@ -13,6 +13,7 @@ from tacit.arrays import Array, BoolArray, FloatArray, IntArray
 from tacit.errors import InvalidInput
 from tacit.linear.batched import Problems
 from tacit.linear.losses import Loss
+from tacit.linear.row_trust import trust_in_rows
 from tacit.machine import of_slices
 from tacit.parameters import LARGEST
 from tacit.tasks import Schema, TaskSet
@@ -47,7 +48,8 @@ class Home:
             return [self]
         p = self.problems
         columns = np.ascontiguousarray(p.y.T)
-        return [replace(self, problems=replace(p, y=y), open_columns=_NONE) for y in columns]
+        each = [replace(p, y=y, trust=None) for y in columns]
+        return [replace(self, problems=problems, open_columns=_NONE) for problems in each]
 
     def select(self, tasks: Sequence[int]) -> Home:
         """These tasks only, in this order."""
@@ -75,6 +77,14 @@ class Home:
     def scaled(self) -> dict[tuple[float, ...], Problems]:
         """Its problems in the units that were shared last, where few tasks keep them."""
         return {}
+
+    @cached_property
+    def weighed(self) -> Home:
+        """With how far each task's rows are to be believed, for the squared loss."""
+        if self.problems.trust is not None or not self.loss.quadratic:
+            return self
+        trust = trust_in_rows(self.problems)
+        return replace(self, problems=replace(self.problems, trust=trust))
 
     @cached_property
     def speaks(self) -> BoolArray:

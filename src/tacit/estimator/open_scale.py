@@ -122,7 +122,7 @@ def in_shared_units(home: Home, target: float, features: FloatArray) -> Problems
     if units in home.scaled:
         return home.scaled[units]
     y = p.y if home.loss.targets_are_classes else p.y / target
-    scaled = Problems(p.X / np.append(features, 1.0), y, p.offsets)
+    scaled = Problems(p.X / np.append(features, 1.0), y, p.offsets, p.trust)
     if p.n_tasks <= FEW:
         home.scaled.clear()
         home.scaled[units] = scaled

@@ -52,6 +52,7 @@ class Problems:
     X: FloatArray  # (N, d)
     y: FloatArray  # (N,)
     offsets: IntArray  # (m + 1,)
+    trust: FloatArray | None = None  # (m,): how far its rows are to be believed (row_trust.py)
 
     @property
     def sizes(self) -> IntArray:
@@ -76,13 +77,16 @@ class Problems:
         """
         if isinstance(tasks, range) and tasks.step == 1 and 0 <= tasks.start <= tasks.stop:
             offsets = self.offsets[tasks.start : tasks.stop + 1]
-            between = slice(offsets[0], offsets[-1])
-            return Problems(self.X[between], self.y[between], offsets - offsets[0])
+            between, trust = slice(offsets[0], offsets[-1]), self.trust
+            if trust is not None:
+                trust = trust[tasks.start : tasks.stop]
+            return Problems(self.X[between], self.y[between], offsets - offsets[0], trust)
         chosen = np.asarray(tasks, dtype=np.int64)
         sizes = self.sizes[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
-        return Problems(self.X[rows], self.y[rows], offsets)
+        trust = None if self.trust is None else self.trust[chosen]
+        return Problems(self.X[rows], self.y[rows], offsets, trust)
 
     def chunks(self, most: int = CHUNK, most_rows: int = CHUNK_ROWS) -> Iterator[Problems]:
         """The tasks, so many at a time that their paths fit in memory; at least one.
@@ -101,15 +105,27 @@ class Problems:
             yield self.select(range(start, stop))
             start = stop
 
+    def counts(self) -> FloatArray:
+        """(m,): how many rows each task's count for."""
+        return self.sizes.astype(float) if self.trust is None else self.trust * self.sizes
+
     def moments(self) -> Moments:
-        """Of the rows, which few tasks keep: every pass over them needs these numbers again."""
+        """Of the rows, as far as they are believed. Few tasks keep them: every pass over them needs
+        these numbers again."""
         if self.n_tasks <= FEW and self.n_tasks * self.X.shape[1] ** 2 <= CHUNK_VALUES:
             return self._moments
-        return moments(self)
+        return self._believed()
 
     @cached_property
     def _moments(self) -> Moments:
-        return moments(self)
+        return self._believed()
+
+    def _believed(self) -> Moments:
+        found = moments(self)
+        if self.trust is not None:
+            for part in found:
+                part *= self.trust.reshape(-1, *[1] * (part.ndim - 1))
+        return found
 
     def sum_rows(self, values: FloatArray) -> FloatArray:
         """Sums over the rows of each task: (N, ...) → (m, ...); an empty task sums to zero."""

@@ -87,7 +87,11 @@ class BetweenTasks(PrivateLearner):
         return self._tasks(home, facts.n_tasks)
 
     def _tasks(self, home: Home, n_tasks: int) -> Tasks:
-        return Tasks(home, n_tasks) if self._device is None else self._device.tasks(home, n_tasks)
+        return (
+            Tasks(home.weighed, n_tasks)
+            if self._device is None
+            else self._device.tasks(home, n_tasks)
+        )
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         if not is_shared(shared):
@@ -171,7 +175,7 @@ def made_at_home(
     priors = Priors.of(values).worth_trying()
     target, features = float(values["target_scale"]), values["feature_scale"]
     if problems is None:
-        scaled = in_shared_units(home, target, features)
+        scaled = in_shared_units(home.weighed, target, features)
     else:
         scaled = problems.scaled(target, features)
     found = of_each_chunk(scaled, lambda problems: make(priors, problems, home.loss))

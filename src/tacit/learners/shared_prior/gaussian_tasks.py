@@ -44,7 +44,7 @@ LAPLACE_STEPS = 8
 class Likelihoods:
     """What a Gaussian prior needs to know of each task's rows."""
 
-    rows: FloatArray  # (m,), n
+    rows: FloatArray  # (m,), n, as far as they are believed
     G: FloatArray  # (m, D, D)
     g: FloatArray  # (m, D)
     yy: FloatArray  # (m,)
@@ -53,7 +53,7 @@ class Likelihoods:
     @classmethod
     def squared(cls, problems: Problems, loss: Loss) -> Likelihoods:
         """Exactly."""
-        return cls(problems.sizes.astype(float), *problems.moments(), loss)
+        return cls(problems.counts(), *problems.moments(), loss)
 
     @classmethod
     def logistic(cls, problems: Problems, loss: Loss, at: FloatArray) -> Likelihoods:

@@ -27,7 +27,7 @@ import torch
 from tacit.arrays import FloatArray, IntArray
 from tacit.device.arrays import OnDevice
 from tacit.device.installation import installation, steady, strict
-from tacit.device.moments import UNIT, Numbers, Passes, moments_of, slots_for, summed
+from tacit.device.moments import UNIT, Numbers, Passes, Rows, believed, moments_of, slots_for
 from tacit.engine import Message, Step
 from tacit.errors import InvalidInput
 from tacit.estimator import Home
@@ -196,9 +196,10 @@ def apart(device: Device, slots: int) -> bool:
     for first, beside in ((0, others), (1, np.full(slots, KINDS))):  # the last kind has no rows
         kinds = np.where(np.arange(slots) % 2 == first, 0, beside)
         with device.computing(), strict():
-            moments = Passes((summed(public, *placed(public, kinds), slots, device.where),))
-            for number, rows in enumerate(everything(device, moments)):
-                mine = rows.tensor[first::2].contiguous().view(torch.int64)
+            rows = Rows.of(public, *placed(public, kinds), slots, device.where)
+            moments = Passes((believed(rows),))
+            for number, said in enumerate(everything(device, moments)):
+                mine = said.tensor[first::2].contiguous().view(torch.int64)
                 if number == len(before):
                     before.append(mine[0])
                 if not torch.equal(mine, before[number].expand_as(mine)):

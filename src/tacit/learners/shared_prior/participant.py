@@ -48,8 +48,12 @@ class Tasks:
     n_tasks: int  # m of the run, wherever the others are
 
     def select(self, units: Sequence[int]) -> Tasks:
-        """These tasks only, in this order."""
-        return replace(self, home=self.home.select(units))
+        """These tasks only, in this order; one that is picked out finds by itself how far its rows
+        are to be believed, so that it is held against what it says alone."""
+        home = self.home.select(units)
+        if not isinstance(units, range):
+            home = replace(home, problems=replace(home.problems, trust=None)).weighed
+        return replace(self, home=home)
 
     @property
     def speaks(self) -> BoolArray:
