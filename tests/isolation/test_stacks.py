@@ -25,6 +25,7 @@ from tacit.linear.penalties import ColumnNorm, L1Norm
 from tacit.linear.prior_models import split_path
 from tacit.linear.problems import Problems, blocks, each_matrix, ladder
 from tacit.linear.proximal import lasso_alone
+from tacit.linear.row_trust import trust_in_rows
 from tacit.linear.single_task_fits import PENALTIES, best_alone, in_own_units, own_path
 from tacit.linear.standardised import standardised, with_own_intercepts
 from tacit.linear.threads import isolated, one_blas_thread
@@ -116,6 +117,7 @@ COMPUTED: dict[str, Callable[[Problems, Loss], list[Any]]] = {
     "lasso": lambda p, loss: by_task(lasso_alone(p, loss)),
     "split": lambda p, loss: path_bits(split_path(p, loss, S, L1Norm()), p),
     "split by columns": lambda p, loss: path_bits(split_path(p, loss, np.diag(S), ColumnNorm()), p),
+    "trust": lambda p, loss: by_task(trust_in_rows(p)),
     "intercepts": lambda p, loss: by_task(
         with_own_intercepts(p, loss, np.tile(MEAN[:-1], (p.n_tasks, 1)))
     ),

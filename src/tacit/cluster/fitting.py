@@ -138,9 +138,9 @@ def labels_of(tasks: TaskSet, schema: Schema) -> tuple[Hashable, ...]:
 
 
 def home_of(tasks: TaskSet, learning: Learning) -> Home:
-    """The tasks as the learner sees them, and what each step would ask again: who speaks."""
+    """The tasks as the learner sees them, and what each step would ask again."""
     home = learning.home(tasks)
-    home.speaks  # noqa: B018  # it stays with them
+    learning.model._look_at(home)
     return home
 
 

@@ -69,6 +69,10 @@ class Predicting(Fitted):
         open_columns[: len(schema.open_columns)] = schema.open_columns  # classes have no range
         return replace(found, open_columns=open_columns, labels=tasks.labels)
 
+    def _look_at(self, home: Home) -> None:
+        """Works out what every step would ask again."""
+        home.speaks  # noqa: B018  # it stays with them
+
     def _set_models(
         self, models: FloatArray, labels: tuple[Hashable, ...], spreads: FloatArray | None = None
     ) -> None:

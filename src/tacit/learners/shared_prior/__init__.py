@@ -86,6 +86,10 @@ class BetweenTasks(PrivateLearner):
     def _participant(self, home: Home, facts: Facts) -> Tasks:
         return self._tasks(home, facts.n_tasks)
 
+    def _look_at(self, home: Home) -> None:
+        super()._look_at(home)
+        home.weighed  # noqa: B018  # it stays with them
+
     def _tasks(self, home: Home, n_tasks: int) -> Tasks:
         return (
             Tasks(home.weighed, n_tasks)

@@ -48,12 +48,10 @@ class Tasks:
     n_tasks: int  # m of the run, wherever the others are
 
     def select(self, units: Sequence[int]) -> Tasks:
-        """These tasks only, in this order; one that is picked out finds by itself how far its rows
-        are to be believed, so that it is held against what it says alone."""
-        home = self.home.select(units)
-        if not isinstance(units, range):
-            home = replace(home, problems=replace(home.problems, trust=None)).weighed
-        return replace(self, home=home)
+        """These tasks only, in this order. One alone finds by itself how far its rows are to be
+        believed: that is held against what it said among others."""
+        home = self.home.weighed if len(units) > 1 else self.home
+        return replace(self, home=home.select(units))
 
     @property
     def speaks(self) -> BoolArray:
@@ -62,7 +60,7 @@ class Tasks:
 
     def scaled(self, target: float, features: FloatArray) -> Problems:
         """All tasks in the units that are shared."""
-        return in_shared_units(self.home, target, features)
+        return in_shared_units(self.home.weighed, target, features)
 
     def voters(self, problems: Problems, chosen: IntArray) -> Problems:
         """Those among the tasks whose ballots are asked for."""
