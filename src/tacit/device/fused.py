@@ -11,6 +11,7 @@ is tried before a private run (learners/shared_prior/on_device.py).
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -165,7 +166,8 @@ class Form:
         V, R = matrix.new_empty(r, r, m), power_of_two(r)
         strides = (*matrix.stride(), *vector.stride())
         made = diagonal, beside, V
-        _tridiagonal[(m,)](matrix, vector, *made, r, m, *strides, R, num_warps=warps(R))
+        with where(matrix):
+            _tridiagonal[(m,)](matrix, vector, *made, r, m, *strides, R, num_warps=warps(R))
         return cls(diagonal, beside, V)
 
     def path(self, scales: FloatArray) -> tuple[OnDevice, OnDevice]:
@@ -175,7 +177,8 @@ class Form:
         K = max(FEWEST, power_of_two(L))
         each = programs(8 * K, m)
         known = self.diagonal, self.beside, sent(scales, self.diagonal.device)
-        _path[each[:1]](*known, explained, log_det, r, m, L, K, each[1])
+        with where(self.diagonal):
+            _path[each[:1]](*known, explained, log_det, r, m, L, K, each[1])
         return OnDevice(explained.T), OnDevice(log_det.T)
 
     def solved(self, scales: FloatArray, weights: OnDevice) -> OnDevice:
@@ -185,7 +188,8 @@ class Form:
         R, K = power_of_two(r), max(FEWEST, power_of_two(L))
         each = programs(R * K, m)
         known = self.diagonal, self.beside, self.reflections, sent(scales, W.device)
-        _solved[each[:1]](*known, W, found, r, m, L, *W.stride(), R, K, each[1])
+        with where(W):
+            _solved[each[:1]](*known, W, found, r, m, L, *W.stride(), R, K, each[1])
         return OnDevice(found.T)
 
 
@@ -208,8 +212,14 @@ def inverses(B: Tensor) -> Tensor:
     """(I + B)⁻¹ of B (r, r, m)."""
     found, (r, _, m) = torch.empty_like(B, memory_format=torch.contiguous_format), B.shape
     R = power_of_two(r)
-    _inverse[(m,)](B, found, r, m, *B.stride(), R, num_warps=warps(R))
+    with where(B):
+        _inverse[(m,)](B, found, r, m, *B.stride(), R, num_warps=warps(R))
     return found
+
+
+def where(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Triton starts a kernel on the GPU that is current, whichever its numbers are on."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 def power_of_two(n: int) -> int:
