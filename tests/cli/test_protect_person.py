@@ -37,7 +37,9 @@ def visits(tmp_path: Path) -> tuple[str, ...]:
     for _ in range(400):
         age, ward = rng.uniform(0, 100), rng.choice(["a", "b", "c"])
         days = 5 + 0.05 * age + 2 * (ward == "a") + rng.normal()
-        lines.append(f"h{rng.integers(4)},p{rng.integers(150)},{age:.1f},{ward},{days:.2f}")
+        hospital = rng.integers(4)
+        person = f"p{hospital}-{rng.integers(40)}"
+        lines.append(f"h{hospital},{person},{age:.1f},{ward},{days:.2f}")
     (tmp_path / "visits.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "ranges.toml").write_text(RANGES)
     return (
@@ -108,6 +110,19 @@ def test_a_delta_that_reveals_somebody_is_warned_of(
     done = command(*some, "--protect", "person", "--person", "patient")
     assert done.code == 0, done.err
     assert "one person of m may leak" in done.err
+
+
+@pytest.mark.filterwarnings("default")
+def test_names_that_are_in_two_silos_are_told_in_a_line(
+    visits: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    table = tmp_path / "visits.csv"
+    table.write_text(table.read_text().replace("h0,p0-", "h0,p1-"))
+    done = command(*visits, "--protect", "person", "--person", "patient")
+    assert done.code == 0, done.err
+    (line,) = [line for line in done.err.splitlines() if "names of people" in line]
+    assert line.startswith("tacit: warning: ")
+    assert "are in more than 1 of the silos: if they are the same people" in line
 
 
 def test_silos_that_did_the_same_are_one_line_of_the_inventory(

@@ -131,7 +131,9 @@ def test_a_sites_private_page_judges_its_networks_on_rows_that_it_kept(
         assert held_out is not None
         X = np.asarray(held_out.X)  # declared ranges of the example are [-1, 1]: as they are
         task = np.repeat(np.array(held_out.labels), held_out.sizes)
-        ways = {"together": model.at_home()} | ({"public": model} if unit == "example" else {})
+        ways = {"together": model._with_home_models()} | (
+            {"public": model} if unit == "example" else {}
+        )
         for way, judged in ways.items():
             wrong = judged.predict(X, task=task) / 6 - held_out.y
             nmse = float(np.mean(wrong**2) / held_out.y.var())

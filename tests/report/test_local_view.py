@@ -53,7 +53,7 @@ def test_who_has_two_models_is_judged_by_the_one_at_home() -> None:
     model.fit(data.X, data.y, task=data.task)
     scores = measure(model, training, held_out, schema).scores
     inside = np.clip(data.y_test, schema.target.low, schema.target.high)
-    for way, there in (("together", model.at_home()), ("public", model)):
+    for way, there in (("together", model._with_home_models()), ("public", model)):
         expected = tacit.metrics.nmse(inside, there.predict(data.X_test, task=data.task_test))
         assert scores[way].overall == pytest.approx(expected)
     assert scores["public"] != scores["together"]

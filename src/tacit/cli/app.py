@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ from tacit.cli import (
     reproduce,
     verify,
 )
-from tacit.cli.output import stop
+from tacit.cli.output import stop, warn
 
 app = typer.Typer(
     name="tacit",
@@ -89,6 +90,7 @@ def run() -> None:
     from tacit.errors import BudgetExceeded, TacitError
 
     as_json = "--json" in sys.argv
+    warnings.showwarning = lambda message, *_, **__: warn([str(message)])
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()

@@ -71,7 +71,7 @@ def predict(
     named_schema(directory, model)
     task = task or task_column(certificate)
     read = form.read(table, task)
-    model = model.at_home() if at_home else model
+    model = model._with_home_models() if at_home else model
     predicted, said_of_rows = predictions(model, read, task, unknown)
     frame = without_formulas(predicted)
     text = frame.write_csv(**LOCALE) if read.decimal == "," else frame.write_csv()

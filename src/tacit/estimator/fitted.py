@@ -137,13 +137,13 @@ class Fitted(Certified):
         if canonical_label(task) in self._column:
             raise InvalidInput(f"task {task!r} took part in the fit; fit again to change its data")
 
-    def at_home(self) -> Self:
+    def _with_home_models(self) -> Self:
         """The same with the models that never leave their tasks: itself, where each has one."""
         return self
 
     def predict_at_home(self, X: Any, task: Any = None) -> Any:
         """What each task predicts with the model that never leaves it."""
-        return self.at_home().predict(X, task)
+        return self._with_home_models().predict(X, task)
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """R² of predict, or accuracy where there are classes; over all rows. Of several targets

@@ -28,7 +28,7 @@ class PublicModels(PrivateLearner):
         """(m,)."""
         return unscaled(self._schema, self._home_models)[1]
 
-    def at_home(self) -> Self:
+    def _with_home_models(self) -> Self:
         """With the models that never leave their tasks; itself, where each has one."""
         check_is_fitted(self, "coef_")
         there = copy(self)

@@ -124,7 +124,7 @@ class FittedNetworks(Fitted):
             numbers = self._schema.inverse_target(self._schema.within_target(numbers))
         return numbers[:, 0] if numbers.shape[1] == 1 else numbers
 
-    def at_home(self) -> Self:
+    def _with_home_models(self) -> Self:
         """With the models that never leave their clients; itself, where each has one."""
         check_is_fitted(self, "shared_")
         there = copy.copy(self)

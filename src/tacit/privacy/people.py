@@ -10,6 +10,9 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
+import numpy as np
+
+from tacit.arrays import IntArray
 from tacit.errors import PrivacyWarning
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.not_covered import SEVERAL_SILOS, with_delta
@@ -50,6 +53,20 @@ def in_any_silos() -> Guarantee:
 def beside_units(found: Guarantee, count: int, noun: str = "people") -> Guarantee:
     """With δ said beside the number of people, or examples: they are the units, not the silos."""
     return replace(found, not_covered=with_delta(found.not_covered, found.delta, count, noun))
+
+
+def warn_of_several(silo: IntArray, person: IntArray, most: int) -> None:
+    """PrivacyWarning if somebody's rows (N,) are in more silos than was declared."""
+    pairs = np.unique(np.column_stack([person, silo]), axis=0)
+    silos = np.unique(pairs[:, 0], return_counts=True)[1]
+    if several := int(np.sum(silos > most)):
+        warnings.warn(
+            f"{several:,} names of people are in more than {most} of the silos: if they are the "
+            "same people, what those reveal of them adds up, which the guarantee does not cover; "
+            f"silos_per_person={silos.max()} charges it together",
+            PrivacyWarning,
+            stacklevel=5,
+        )
 
 
 def warn_of_delta(door: Door, people: int) -> None:

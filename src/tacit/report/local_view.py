@@ -167,7 +167,9 @@ class Bench:
 
     def judged(self, model: Any) -> Score:
         """On the held-out rows, by what each task has at home."""
-        return judged(model.at_home().scores_of(self.held_out), self.held_out, self.schema)
+        return judged(
+            model._with_home_models().scores_of(self.held_out), self.held_out, self.schema
+        )
 
     def curve(self, epsilons: Sequence[float], seed: int, tell: Progress) -> tuple[CurvePoint, ...]:
         """The learner at each ε, a few draws of simulated noise each."""

@@ -30,7 +30,7 @@ from tacit.privacy.node_runs import (
     node_run,
     require_all_nodes,
 )
-from tacit.privacy.people import beside_units, promised_to_people, warn_of_delta
+from tacit.privacy.people import beside_units, promised_to_people, warn_of_delta, warn_of_several
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Release
 from tacit.silos.coding import Coding, coding_of
@@ -53,6 +53,8 @@ from tacit.silos.silo_plan import (
     first_share,
 )
 from tacit.tasks import Schema, TaskSet
+from tacit.tasks.labels import require_present
+from tacit.tasks.tables import as_vector
 from tacit.tasks.taskset import task_codes
 
 TWIN_ROUNDS = 6
@@ -223,6 +225,7 @@ class InsideSilos(PublicModels):
         """(J,): how many each silo has: as declared, where not all rows are here, and then as found
         in those that are."""
         found = home.people()
+        warn_of_several(home.problems.task, home.person, int(self.silos_per_person))
         if self.people is None:
             if not found.any():
                 raise InvalidInput("no silo has rows here: declare people=, how many each has")
@@ -310,6 +313,7 @@ def _numbers(person: Any, order: IntArray) -> IntArray:
     """(N,): a number for each person, of rows in their stored order; None: each row is somebody."""
     if person is None:
         return np.arange(len(order))
+    require_present(as_vector(person, "person"), "person")
     _, codes = task_codes(person, len(np.asarray(person)))
     if len(codes) <= int(order.max(initial=-1)):
         raise InvalidInput(f"person names {len(codes)} rows, X has more")

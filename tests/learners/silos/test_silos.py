@@ -190,6 +190,23 @@ def test_people_in_several_silos_need_one_budget(data: Generated) -> None:
         model.fit(data.X, data.y, task=data.task)
 
 
+def test_a_person_in_more_silos_than_declared_is_warned_of(data: Generated) -> None:
+    whose = np.arange(len(data.y))
+    whose[[0, -1]] = len(data.y)
+    given = {"task": data.task, "person": whose}
+    with pytest.warns(
+        PrivacyWarning, match=r"1 names of people .* more than 1 .*_person=2 charges"
+    ):
+        silos(data).fit(data.X, data.y, **given)
+    silos(data, silos_per_person=2).fit(data.X, data.y, **given)
+
+
+def test_a_missing_name_is_told_as_one(data: Generated) -> None:
+    whose = [None, *range(1, len(data.y))]
+    with pytest.raises(InvalidInput, match="person has 1 missing value"):
+        silos(data).fit(data.X, data.y, task=data.task, person=whose)
+
+
 @pytest.mark.parametrize("more", [-5, 5])
 def test_persons_must_be_named_for_every_row(data: Generated, more: int) -> None:
     with pytest.raises(InvalidInput, match=f"person names {len(data.y) + more} rows"):
