@@ -20,6 +20,7 @@ searched       400 writers × 30            as in federated_utility.py, whose se
                                            chose settings for the same writers
 linear         60 × 14 digits              as digits60, without a hidden layer         1e-5
 linear62       femnist on 7 × 7 pixels     as femnist, without a hidden layer          1e-5
+linear400      searched on 7 × 7 pixels    as searched, without a hidden layer         1/400
 =============  ==========================  ==========================================  ==========
 
 The constants behind the defaults were fixed on other rows: writers of MNIST's *test* part, the
@@ -37,6 +38,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -172,6 +174,7 @@ EPSILONS: dict[str, tuple[float | None, ...]] = {
     "searched": (ALONE, 0.1, 0.8, 2.0),
     "linear": (ALONE, 0.5, 2.0),
     "linear62": (ALONE, 0.8, 4.0),
+    "linear400": (ALONE, 0.1),
 }
 
 
@@ -180,7 +183,8 @@ def case(name: str, epsilon: float | None, data: Path, seed: int) -> Case:
     if name == "searched":
         return searched(data, seed, 4 if epsilon == 0.1 else 2)
     if name.startswith("linear"):
-        return linear(digits(60, seed) if name == "linear" else femnist(data, seed, 4), seed)
+        made = {"linear": partial(digits, 60), "linear62": partial(femnist, data, pool=4)}
+        return linear(made.get(name, partial(searched, data, pool=4))(seed=seed), seed)
     if name.startswith("digits"):
         return digits(int(name.removeprefix("digits")), seed)
     return {"mnist": mnist, "femnist": femnist, "har": har}[name](data, seed)

@@ -92,7 +92,8 @@ KINDS = {
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.neural.client_choice.STEPS", {"own": 40, "shared": 20, "open": 20})
+    few = {"own": 40, "shared": 20, "open": 20, "half": 20, "loose": 40}
+    monkeypatch.setattr("tacit.neural.client_choice.STEPS", few)
     monkeypatch.setattr("tacit.neural.round_schedule.MOST", 30)
 
 

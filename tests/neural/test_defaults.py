@@ -15,6 +15,7 @@ from tacit import Budget
 from tacit.errors import NoiseWarning
 from tacit.estimator.progress import on_terminal
 from tacit.neural import FederatedMTL
+from tacit.neural.client_choice import WAYS
 from tacit.neural.round_schedule import COOLED
 from tacit.privacy.ledger import Ledger
 
@@ -24,7 +25,8 @@ Rows = tuple[Any, Any, Any]
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.neural.client_choice.STEPS", {"own": 40, "shared": 20, "open": 20})
+    few = {"own": 40, "shared": 20, "open": 20, "half": 20, "loose": 40}
+    monkeypatch.setattr("tacit.neural.client_choice.STEPS", few)
     monkeypatch.setattr("tacit.neural.round_schedule.MOST", 40)
 
 
@@ -65,7 +67,7 @@ def test_related_clients_gain_by_joining() -> None:
     assert joined.guarantee_.epsilon == pytest.approx(4.0)
     assert accuracy(joined, related=True) > accuracy(own, related=True) + 0.1
     brought = joined.private_home_
-    assert brought["shared"] > CLIENTS / 2
+    assert brought["own"] < CLIENTS / 4
     assert brought["taken_loss"] < brought["own_loss"]
 
 
@@ -103,7 +105,7 @@ def test_where_noise_would_win_nothing_is_spent_and_everybody_trains_alone() -> 
     assert found.rounds_ == 0
     assert found.guarantee_.epsilon == 0.0
     assert found.history_ == []
-    assert found.private_home_ == {"own": CLIENTS, "shared": 0, "open": 0}
+    assert found.private_home_ == dict.fromkeys(WAYS, 0) | {"own": CLIENTS}
 
 
 def test_a_generous_budget_gives_what_no_privacy_gives() -> None:

@@ -18,6 +18,7 @@ from tacit.errors import NoiseWarning
 from tacit.estimator.fitted import column_by_text, columns_of
 from tacit.estimator.progress import on_terminal
 from tacit.neural.checkpoint import Checkpoint, write_checkpoint
+from tacit.neural.client_choice import WAYS
 from tacit.neural.client_training import RowLoss
 from tacit.neural.personal import PersonalModels
 from tacit.neural.pmtl import FederatedClients
@@ -101,13 +102,13 @@ def say(home: Mapping[str, float], progress: Progress) -> None:
 def in_words(home: Mapping[str, float]) -> str:
     """What clients took home (``private_home_``), and what that brought on rows held out.
 
-    >>> in_words({"own": 8, "shared": 52, "open": 0, "own_errors": 0.46, "taken_errors": 0.2})
+    >>> in_words({"own": 8, "shared": 50, "open": 2, "own_errors": 0.46, "taken_errors": 0.2})
     '52 of 60 clients take home what was shared; of rows held out .200 are wrong, alone .460'
     >>> in_words({"own": 60, "shared": 0, "open": 0})
     'all 60 clients take home models of their own'
     """
-    clients = round(home["own"] + home["shared"] + home["open"])
-    joined = clients - round(home["own"])
+    joined = sum(round(home.get(way, 0)) for way in WAYS if way != "own")
+    clients = joined + round(home["own"])
     if not joined:
         return f"all {clients} clients take home models of their own"
     said = f"{joined} of {clients} clients take home what was shared"

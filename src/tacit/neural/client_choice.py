@@ -1,7 +1,7 @@
 """What each client takes home: its own model or the shared one, whichever suits its own rows best.
 
 After the private rounds nothing costs anything. From what is public, the start w and the centre w̃
-that it hears, a client has three ways to a model of its own (``Way``):
+that it hears, a client has five ways to a model of its own (``Way``):
 
 =============  ===============  =============================================================
 way            starts from      and is
@@ -11,6 +11,9 @@ way            starts from      and is
                the rounds       parameters where numbers are predicted
 ``open``       the same         the same, but that classes of which it has no row need not be
                                 unlikely: perhaps they are missing by chance
+``half``       halfway to it    the same around (w + w̃)/2, which holds half of the noise
+``loose``      its model of     as *open*, but as long and as fast as if trained alone, and
+               the rounds       hardly held: what is left of w̃ is where its rows say nothing
 =============  ===============  =============================================================
 
 All are trained at a pace that suits the client's own rows (``paced``): steps that are right for
@@ -54,19 +57,19 @@ from tacit.neural.passes import Worker
 from tacit.neural.personal import width
 from tacit.neural.secret_streams import Coins
 
-Way = Literal["own", "shared", "open"]
-WAYS: tuple[Way, ...] = ("own", "shared", "open")
+Way = Literal["own", "shared", "open", "half", "loose"]
+WAYS: tuple[Way, ...] = ("own", "shared", "open", "half", "loose")
 
 FOLDS = 5
 """A client with fewer rows leaves them out one by one."""
 
-STEPS: dict[Way, int] = {"own": 150, "shared": 60, "open": 60}
+STEPS: dict[Way, int] = {"own": 150, "shared": 60, "open": 60, "half": 60, "loose": 150}
 """Steps of each way: enough for models of their own to fit the rows of a small client."""
 
 GENTLE = 1 / 3
 """The shared model is finetuned at this share of the learning rate: it is near where it ends."""
 
-PACES = (1.0, 4.0, 16.0, 1 / 4, 1 / 16)
+PACES = (1.0, 4.0, 16.0, 1 / 4, 1 / 16, 64.0)
 """Multiples of the learning rate that a client tries on its own rows, from the public start."""
 
 TRIAL_STEPS = 30
@@ -76,7 +79,10 @@ UNLEARNED = 1 / 3
 """Of the loss at the start: who has less of it left at the pace of 1 keeps that pace. A faster one
 would fit the same rows sooner, and other rows worse."""
 
-PULL = 0.3
+SLOW = 1 / 6
+"""Who has no more left than this at one of the other paces does not take the last, 64, either."""
+
+PULL: dict[Way, float] = {"own": 0.0, "shared": 0.3, "open": 0.3, "half": 0.3, "loose": 0.1}
 """λ of what holds a shared model to w̃."""
 
 OPEN = 4.0
@@ -91,9 +97,10 @@ ENOUGH = 3
 AN_ERROR = 2.0
 """Nats that an error counts, as far as errors count at all."""
 
-TEMPERATURES = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
+TEMPERATURES = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 0.7, 0.5, 0.35, 0.25)
 """Outputs are divided by the one that suits them best, before their losses are compared: what is
-asked is how well a way tells classes apart, and noise makes a model sure of itself, not wrong."""
+asked is how well a way tells classes apart. Noise makes a model sure of itself, and being held to
+one that is not sure makes it doubt; neither makes it wrong. The first, 1, is what pace goes by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,17 +138,18 @@ def settled(
         models = _walked("own", at_pace, own, own, coins.of("own"))
         unknown = np.full((len(own), len(WAYS)), np.nan)
         return Settled(models, np.zeros(len(own), dtype=np.int64), unknown, unknown)
-    begun: dict[Way, Tensor] = {"own": own, "shared": start, "open": start}
     classes = _classes(trainer)
     offered = WAYS if classes else WAYS[:2]
-    found = [_cross_validated(way, at_pace, begun[way], heard, coins) for way in offered]
+    ends = dict.fromkeys(offered, (start, heard))
+    ends["own"], ends["half"] = (own, own), ((own + start) / 2, (own + heard) / 2)
+    found = [_cross_validated(way, at_pace, *ends[way], coins) for way in offered]
     losses, errors = (np.stack(each, axis=1) for each in zip(*found, strict=True))
     ways = chosen_ways(losses, errors, trainer.examples.sizes, classes)
     models = torch.empty_like(heard)
     for number, way in enumerate(offered):
         mine = torch.from_numpy(ways == number).to(heard.device)
         if mine.any():
-            models[mine] = _walked(way, at_pace, begun[way], heard, _coins(way, coins))[mine]
+            models[mine] = _walked(way, at_pace, *ends[way], _coins(way, coins))[mine]
     return Settled(models, ways, losses, errors)
 
 
@@ -166,9 +174,9 @@ def paced(trainer: Trainer, start: Tensor, coins: Coins) -> Trainer:
         tried = replace(trainer, work=work, examples=at_pace)
         models = finetuned(tried, start, start, "vanilla", coins)
         losses.append(losses_at(trainer, models, rows)[:, 0])
-    left = np.where(np.isnan(losses), np.inf, losses)
-    learned = left[0] <= UNLEARNED * losses_at(trainer, start, rows)[:, 0]
-    paces = np.where(learned, 1.0, np.array(PACES)[left.argmin(axis=0)])
+    left, begun = np.where(np.isnan(losses), np.inf, losses), losses_at(trainer, start, rows)[:, 0]
+    left[-1, left[:-1].min(axis=0) <= SLOW * begun] = np.inf
+    paces = np.where(left[0] <= UNLEARNED * begun, 1.0, np.array(PACES)[left.argmin(axis=0)])
     return replace(trainer, examples=replace(examples, paces=paces))
 
 
@@ -182,7 +190,8 @@ def chosen_ways(losses: FloatArray, errors: FloatArray, sizes: IntArray, classes
     is mostly of how wrong each way is there. So errors take its place with the share
     b = 1 − n/(ENOUGH · classes), AN_ERROR nats each: (1 − b)·nats + b·AN_ERROR·errors. One's own
     model has PRIOR of a start, and with that share an error, as it lacks a class for each row held
-    out. Who has no rows, or diverges on every way, keeps what it heard.
+    out. *half* and *loose* have as much to make up for: the more ways there are, the more often a
+    choice by few rows errs. Who has no rows, or diverges on every way, keeps what it heard.
 
     >>> two, sizes = np.array([[0.5, 0.6, 0.45], [0.5, 0.6, 0.45]]), np.array([10, 100])
     >>> chosen_ways(two, np.zeros((2, 3)), sizes, 10)
@@ -197,16 +206,16 @@ def chosen_ways(losses: FloatArray, errors: FloatArray, sizes: IntArray, classes
     cost = np.where(few > 0, (1 - few) * nats + few * AN_ERROR * errors, nats)
     cost = np.where(np.isnan(cost), np.inf, cost * sizes[:, None])
     cost[:, WAYS.index("own")] -= PRIOR + AN_ERROR * few[:, 0]
+    cost[:, WAYS.index("half") :] += AN_ERROR * few
     return np.where((cost < np.inf).any(axis=1), cost.argmin(axis=1), WAYS.index("shared"))
 
 
-def _walked(way: Way, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins) -> Tensor:
+def _walked(way: Way, trainer: Trainer, start: Tensor, around: Tensor, coins: Coins) -> Tensor:
     """(m, d): all clients at the end of that way."""
     kind, work = work_of(way, trainer.work)
-    if way == "open":
+    if way not in ("own", "shared"):
         trainer = replace(trainer, examples=opened(trainer.examples, _classes(trainer)))
-    anchors = start if way == "own" else heard
-    return finetuned(replace(trainer, work=work), start.contiguous(), anchors, kind, coins)
+    return finetuned(replace(trainer, work=work), start.contiguous(), around, kind, coins)
 
 
 def work_of(way: Way, work: LocalWork) -> tuple[Finetuning, LocalWork]:
@@ -215,10 +224,10 @@ def work_of(way: Way, work: LocalWork) -> tuple[Finetuning, LocalWork]:
     >>> work_of("shared", LocalWork(10, 32, 0.3))[1].steps
     60
     """
-    if way == "own":
-        return "vanilla", replace(work, steps=STEPS[way], pull=0.0)
     kind: Finetuning = "kl" if work.loss == "cross_entropy" else "mean"
-    return kind, replace(work, steps=STEPS[way], rate=work.rate * GENTLE, pull=PULL)
+    rate = work.rate if way in ("own", "loose") else work.rate * GENTLE
+    walked = replace(work, steps=STEPS[way], rate=rate, pull=PULL[way])
+    return ("vanilla" if way == "own" else kind), walked
 
 
 def _coins(way: Way, coins: Coins) -> Coins:
@@ -243,13 +252,13 @@ def opened(examples: Examples, classes: int) -> Examples:
 
 
 def _cross_validated(
-    way: Way, trainer: Trainer, start: Tensor, heard: Tensor, coins: Coins
+    way: Way, trainer: Trainer, start: Tensor, around: Tensor, coins: Coins
 ) -> tuple[FloatArray, FloatArray]:
     """(m,) each: mean loss, and share of errors, on rows that the client's models did not see."""
     examples, found = trainer.examples, []
     for number, (rest, held) in enumerate(folds(examples, trainer.work.batch, coins.of("folds"))):
         mine = _coins(way, coins).of(number)
-        models = _walked(way, replace(trainer, examples=rest), start, heard, mine)
+        models = _walked(way, replace(trainer, examples=rest), start, around, mine)
         found.append(losses_at(trainer, models, held))
     with np.errstate(invalid="ignore"):  # a client without rows has no mean
         means = np.sum(found, axis=0) / examples.sizes[:, None]
