@@ -35,6 +35,8 @@ from tacit.privacy.accounting import (
 )
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.ledger import Declared, Key, Ledger, Release, new_run
+from tacit.privacy.mechanisms import GaussianSum
+from tacit.privacy.mechanisms.in_parts import InParts
 from tacit.privacy.runs import RunTerms
 
 
@@ -424,6 +426,28 @@ def test_a_mechanism_that_fails_has_spent_and_is_asked_again_for_free() -> None:
     ledger.release(Fake(Gaussian(0.1)), None, key=key(1))
     assert ledger.spent("a").mu_squared == pytest.approx(0.01)
     assert ledger.verify().ok
+
+
+@pytest.mark.parametrize(("rows", "shares"), [(3, None), (1, None), (3, [1.0, 0.5])])
+def test_more_or_fewer_rows_than_tasks_are_refused_before_anything_is_spent(
+    rows: int, shares: list[float] | None
+) -> None:
+    ledger, mechanism = Ledger.in_memory(), GaussianSum(1.0, 10.0)
+    ledger.open_run("run", ["a", "b"], Budget(1.0), [mechanism.event("replace")], shares=shares)
+    for contributed in (np.ones((rows, 4)), np.ones((rows, 4)).tolist()):
+        with pytest.raises(InvalidInput, match=rf"curator.*got {rows} rows, the run has 2 tasks"):
+            ledger.release(mechanism, contributed, key=key(1))
+    assert kinds(ledger) == ["run"]
+    ledger.release(mechanism, np.ones((2, 4)), key=key(1))
+    assert kinds(ledger) == ["run", "spend", "output"]
+
+
+def test_a_part_of_a_sum_may_be_of_fewer_units_than_tasks_and_not_of_more() -> None:
+    ledger, mechanism = Ledger.in_memory(), InParts(GaussianSum(1.0, 10.0))
+    ledger.open_run("run", ["a", "b"], Budget(1.0), [mechanism.event("replace")])
+    with pytest.raises(InvalidInput, match="got 3 rows, the run has 2 tasks"):
+        ledger.release(mechanism, mechanism.part(np.ones((3, 4)), None), key=key(1))
+    ledger.release(mechanism, mechanism.part(np.ones((1, 4)), None), key=key(1))
 
 
 def test_a_mechanism_that_fails_again_forgets_nothing_of_what_others_spent() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from tacit.privacy.release import Mechanism
 @dataclass(frozen=True)
 class Arrived(Wrapping[Mechanism]):
     """The same event on the record, and the value as it came: nothing is drawn here."""
+
+    takes_rows: ClassVar = False
 
     def release(self, contributions: Any, rng: Any, shares: Any = None) -> Array:
         """What came."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -105,6 +105,8 @@ class Masked(Arrived):
 
     It reveals what the whole mechanism does, as long as h honest sites are heard.
     """
+
+    takes_rows: ClassVar = True
 
     fewest: int
     masks: Masks

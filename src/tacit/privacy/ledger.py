@@ -35,7 +35,7 @@ from tacit.arrays import Array, FloatArray
 from tacit.errors import InvalidInput, LedgerError
 from tacit.privacy import prices, runs
 from tacit.privacy.accounting import Event
-from tacit.privacy.asking import Asked
+from tacit.privacy.asking import Asked, require_rows
 from tacit.privacy.budget import Budget
 from tacit.privacy.chain import (
     GENESIS,
@@ -192,6 +192,7 @@ class Ledger(Writing):
             found = self._before(asked)
         if isinstance(found, Release):
             return found
+        require_rows(asked, mechanism, contributions)
         shares = None if np.all(run.shares == 1) else run.shares
         try:
             value = np.asarray(mechanism.release(contributions, rng, shares))
