@@ -76,6 +76,8 @@ class FederatedMTL(NetworksInSilos):
     before the round that would overspend. ``checkpoint``: a file; if it exists, its run is resumed
     (same ``ledger``). ``unit="example"``: what is protected are people inside a client, a silo,
     from everybody outside it (silos/); ``people`` of each and ``rows_per_person`` declare how many.
+    Under zero-out nobody looks whether ``people`` is right: a wrong number leaves noise and ε as
+    they are; steps, and the odds that are said beside δ, are then of that number.
     """
 
     model: nn.Module | None = field(default=None, kw_only=False)

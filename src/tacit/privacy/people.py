@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from tacit.arrays import IntArray
-from tacit.errors import PrivacyWarning
+from tacit.arrays import FloatArray, IntArray
+from tacit.errors import InvalidInput, PrivacyWarning
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.not_covered import SEVERAL_SILOS, with_delta
 from tacit.privacy.planning import UNIT, Door
@@ -55,15 +56,28 @@ def beside_units(found: Guarantee, count: int, noun: str = "people") -> Guarante
     return replace(found, not_covered=with_delta(found.not_covered, found.delta, count, noun))
 
 
-def warn_of_several(silo: IntArray, person: IntArray, most: int) -> None:
-    """PrivacyWarning if somebody's rows (N,) are in more silos than was declared."""
+def require_as_found(declared: IntArray | FloatArray, found: Any, door: Door) -> None:
+    """InvalidInput where a silo whose rows are here has another number (J,) of people than was
+    declared: δ is said beside it, and sums are divided by it."""
+    if (other := (found > 0) & (found != declared)).any():
+        j = int(np.argmax(other))
+        raise InvalidInput(
+            f"silo {door.labels[j]!r} has {found[j]:g} people, and people= says {declared[j]:g}"
+        )
+
+
+def warn_of_several(
+    silo: IntArray, person: IntArray, most: int = 1, *, charged: bool = True
+) -> None:
+    """PrivacyWarning if somebody's rows (N,) are in more silos than was declared. ``charged``:
+    whether the learner could be told of more, and would charge them together."""
     pairs = np.unique(np.column_stack([person, silo]), axis=0)
     silos = np.unique(pairs[:, 0], return_counts=True)[1]
     if several := int(np.sum(silos > most)):
         warnings.warn(
             f"{several:,} names of people are in more than {most} of the silos: if they are the "
-            "same people, what those reveal of them adds up, which the guarantee does not cover; "
-            f"silos_per_person={silos.max()} charges it together",
+            "same people, what those reveal of them adds up, which the guarantee does not cover"
+            + (f"; silos_per_person={silos.max()} charges it together" if charged else ""),
             PrivacyWarning,
             stacklevel=5,
         )

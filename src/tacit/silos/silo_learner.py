@@ -30,7 +30,13 @@ from tacit.privacy.node_runs import (
     node_run,
     require_all_nodes,
 )
-from tacit.privacy.people import beside_units, promised_to_people, warn_of_delta, warn_of_several
+from tacit.privacy.people import (
+    beside_units,
+    promised_to_people,
+    require_as_found,
+    warn_of_delta,
+    warn_of_several,
+)
 from tacit.privacy.planning import Door
 from tacit.privacy.release import Release
 from tacit.silos.coding import Coding, coding_of
@@ -231,11 +237,7 @@ class InsideSilos(PublicModels):
                 raise InvalidInput("no silo has rows here: declare people=, how many each has")
             return found
         declared = np.array(declared_counts("people", self.people, door.labels))
-        if (other := (found > 0) & (found != declared)).any():
-            j = int(np.argmax(other))
-            raise InvalidInput(
-                f"silo {door.labels[j]!r} has {found[j]:g} people, and people= says {declared[j]:g}"
-            )
+        require_as_found(declared, found, door)
         return declared
 
     # --- what is promised ------------------------------------------------------------------------

@@ -192,6 +192,13 @@ def test_with_a_declared_number_of_rows_nobody_counts_more_than_once() -> None:
     assert once.guarantee_.epsilon == pytest.approx(8.0, rel=1e-6)
 
 
+def test_a_person_in_several_silos_is_warned_of() -> None:
+    whose = np.arange(len(Y))
+    whose[-1] = 0
+    with pytest.warns(PrivacyWarning, match=r"1 names of people .* more than 1 .* not cover$"):
+        made().fit(X, Y, TASK, person=whose)
+
+
 # --- the recursion -------------------------------------------------------------------------------
 
 
@@ -357,6 +364,14 @@ def test_a_silo_with_one_person_and_huge_rows_stays_within_its_noise() -> None:
     model = made(sampling=Everyone()).fit(wild, Y, task)
     assert np.isfinite(model.shared_["centres"].value).all()
     assert model.guarantee_.epsilon == pytest.approx(8.0, rel=1e-6)
+
+
+def test_a_declared_size_that_is_wrong_is_refused_where_it_is_public() -> None:
+    ledger = Ledger.in_memory()
+    assert fitted(people=ROWS).guarantee_ == fitted().guarantee_
+    with pytest.raises(InvalidInput, match=f"'clinic 0' has {ROWS} people, and people= says 40"):
+        fitted(people=40, ledger=ledger)
+    assert not [e for e in ledger.entries() if e.kind in ("run", "spend")]
 
 
 def test_a_declared_size_that_is_wrong_changes_the_divisor_and_nothing_else() -> None:

@@ -37,7 +37,13 @@ from tacit.parameters import require_unset
 from tacit.privacy.accounting import gaussian_epsilon, gaussian_mu
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.node_runs import declared_counts, node_doors, node_history, node_run
-from tacit.privacy.people import beside_units, promised_to_people, warn_of_delta
+from tacit.privacy.people import (
+    beside_units,
+    promised_to_people,
+    require_as_found,
+    warn_of_delta,
+    warn_of_several,
+)
 from tacit.privacy.planning import UNIT, Door, open_door, stated
 from tacit.privacy.release import new_run
 from tacit.tasks import Schema
@@ -170,6 +176,9 @@ class NetworksInSilos(FittedNetworks):
         require_usable(trainer.stacked, trainer.examples.X)
         require_few(int(trainer.examples.sizes.max()))
         people = People.of(trainer.examples, whose, self.rows_per_person)
+        if whose is not None:
+            silo = np.repeat(np.arange(len(labels)), trainer.examples.sizes)
+            warn_of_several(silo, whose, charged=False)
         coins, noise = self._coins_and_noise()
         gradients, together = RowGradients.of(trainer)
         measured = classes is not None and classes.measured
@@ -239,10 +248,13 @@ class NetworksInSilos(FittedNetworks):
         return rounds(number, np.full(number, self.learning_rate))
 
     def _declared_people(self, door: Door, counts: IntArray) -> IntArray:
-        """(m,): as many as there are, which is public under replace; else as declared."""
+        """(m,): as many as there are, which is public under replace; else as declared: by a number
+        that is off, noise and ε are the same, and steps and the odds beside δ are off."""
         if self.people is not None:
-            declared = declared_counts("people", self.people, door.labels)
-            return np.array(declared, dtype=np.int64)
+            declared = np.array(declared_counts("people", self.people, door.labels), dtype=np.int64)
+            if door.neighbours == "replace":
+                require_as_found(declared, counts, door)
+            return declared
         if door.neighbours != "replace":
             raise InvalidInput(
                 "with zero-out neighbours the number of people of a silo is private: declare one "
