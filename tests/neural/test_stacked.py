@@ -237,32 +237,6 @@ def test_rows_that_a_layer_does_not_take_are_told_by_both_shapes(
         Stacked(module, torch.zeros(2, *row))
 
 
-@pytest.mark.parametrize("word", [9, -1])
-def test_what_is_not_in_a_clients_table_is_no_number_and_nobody_elses(word: int) -> None:
-    """vmap by itself answers with the first row of the next client's, or the last of the one
-    before."""
-
-    class Words(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table = nn.Embedding(9, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.as_tensor(self.table(x.long()).sum(1))
-
-    found = Stacked(Words(), torch.zeros(2, 3))
-    W = torch.randn(3, found.size, requires_grad=True)
-    x = torch.arange(9.0).reshape(3, 3).repeat_interleave(2, 0)
-    x[2, 1] = word  # the second client's
-    outputs = found(found.views(W), x)
-    assert outputs[2].isnan().all()
-    kept = [0, 1, 3, 4, 5]
-    alone = torch.stack([found.one(W[i // 2], x[i : i + 1])[0] for i in kept])
-    torch.testing.assert_close(outputs[kept], alone)
-    (slopes,) = torch.autograd.grad(outputs[2:4].square().sum(), W)
-    assert not slopes[[0, 2]].any()
-
-
 def test_a_buffer_is_refused_by_name() -> None:
     module = nn.Linear(3, 2)
     module.register_buffer("seen", torch.zeros(1))

@@ -19,6 +19,7 @@ PyTorch is imported when an audit runs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -147,7 +148,7 @@ def looked_up(side: Side, *, bounded: bool) -> Updates:
     y[TARGET] = 10.0 * (-1) ** side
     stacked = Stacked(Words(), torch.zeros(2, 2))
     if not bounded:
-        stacked._many = stacked._module
+        stacked._apart = nullcontext
     rows = Examples(X, y, np.arange(SMALL + 1))
     trainer = Trainer(stacked, LocalWork(5, 1, 0.1, loss="squared"), rows)
     start = torch.zeros(SMALL, 2)

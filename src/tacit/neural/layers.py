@@ -7,7 +7,6 @@ weights has to tell the clients apart, and there are few kinds of those.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -63,28 +62,6 @@ class FusedMaxPool2d(nn.Module):
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """x (clients · rows, channels, height, width); plus bias (clients, channels)."""
         return fused(max_pool, x, *self.options, bias)
-
-
-class BoundedEmbedding(nn.Embedding):
-    """What is not in the table is no number. vmap lays the clients' tables one after the other, and
-    an embedding would find it in the next client's."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (rows, ...), whole numbers; (rows, ..., width)."""
-        inside = (x >= 0) & (x < self.num_embeddings)
-        found = super().forward(x.clamp(0, self.num_embeddings - 1))
-        return torch.where(inside[..., None], found, torch.nan)
-
-
-def bounded(module: nn.Module) -> nn.Module:
-    """The module, or a copy whose embeddings are bounded."""
-    if not any(type(layer) is nn.Embedding for layer in module.modules()):
-        return module
-    twin = copy.deepcopy(module)
-    for layer in twin.modules():
-        if type(layer) is nn.Embedding:
-            layer.__class__ = BoundedEmbedding
-    return twin
 
 
 def _plain_conv(layer: Any) -> bool:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from tacit.errors import InvalidInput
-from tacit.neural.layers import PERSONAL, PersonalLinear, bounded, plain_pool
+from tacit.neural.layers import PERSONAL, PersonalLinear, plain_pool
+from tacit.neural.own_tables import OwnTables
 from tacit.neural.supported_modules import SUPPORTED, require_personal, require_rows
 
 Tape = list[tuple[str, Tensor, Tensor]]
@@ -32,6 +34,8 @@ Tape = list[tuple[str, Tensor, Tensor]]
 
 class Stacked:
     """Evaluates ``module`` with one set of parameters for each client."""
+
+    _apart: Callable[[], AbstractContextManager[Any]] = OwnTables
 
     def __init__(self, module: nn.Module, example: Tensor) -> None:
         """``example`` (rows, ...): a few inputs of the right shape; their values do not matter."""
@@ -45,7 +49,7 @@ class Stacked:
 
     def _describe(self, module: nn.Module) -> None:
         # Not in a list of children: the module belongs to the caller, and stays as it is.
-        self._module, self._many = module, bounded(module)
+        self._module = module
         self.names = [name for name, _ in module.named_parameters()]
         self.shapes = [parameter.shape for parameter in module.parameters()]
         self.sizes = [parameter.numel() for parameter in module.parameters()]
@@ -55,7 +59,6 @@ class Stacked:
         """Training or evaluation mode, for modules that differ in it; returns what it was."""
         before = self._module.training
         self._module.train(training)
-        self._many.train(training)
         if self._layers is not None:
             self._layers.train(training)
         return before
@@ -84,10 +87,11 @@ class Stacked:
 
     def _by_vmap(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
         def one(values: tuple[Tensor, ...], rows: Tensor) -> Any:
-            return functional_call(self._many, self._named(values), (rows,))
+            return functional_call(self._module, self._named(values), (rows,))
 
         rows = x.reshape(len(parameters[0]), -1, *x.shape[1:])
-        each = vmap(one, randomness="different")(tuple(parameters), rows)
+        with self._apart():
+            each = vmap(one, randomness="different")(tuple(parameters), rows)
         return torch.as_tensor(each).flatten(0, 1)
 
     def taped(self, parameters: Sequence[Tensor], x: Tensor) -> tuple[Tensor, Tape]:
@@ -128,13 +132,14 @@ class Stacked:
         """(clients · rows, d): the gradient of each row's loss by itself, of whatever module."""
 
         def loss(values: tuple[Tensor, ...], row: Tensor, target: Tensor) -> Any:
-            outputs = functional_call(self._many, self._named(values), (row[None],))
+            outputs = functional_call(self._module, self._named(values), (row[None],))
             return row_loss(outputs, target[None])[0]
 
         each_row = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
         clients = len(parameters[0])
         rows, targets = (z.reshape(clients, -1, *z.shape[1:]) for z in (x, y))
-        found = vmap(each_row, randomness="different")(tuple(parameters), rows, targets)
+        with self._apart():
+            found = vmap(each_row, randomness="different")(tuple(parameters), rows, targets)
         return torch.cat([part.flatten(2) for part in found], dim=2).flatten(0, 1)
 
     def one(self, w: Tensor, x: Tensor) -> Tensor:
