@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import SharedPrior
+from tacit import Budget, Ledger, SharedPrior
 from tacit.arrays import FloatArray
+from tacit.errors import IsolationError
 from tacit.estimator import Home
 from tacit.linear import row_trust
 from tacit.linear.problems import Problems
@@ -174,6 +175,24 @@ def test_a_home_is_weighed_once() -> None:
     assert home.weighed is home.weighed
     assert home.weighed.weighed is home.weighed
     assert home.problems.trust is None
+
+
+def test_a_task_that_is_believed_by_its_neighbours_stops_a_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before anything is released; the first contribution is a level, and follows from no trust."""
+
+    def by_all(problems: Problems) -> FloatArray:
+        return np.full(problems.n_tasks, 1.0 / (1 + problems.n_tasks))
+
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    task, ranges = np.arange(60) // 6, {0: (-4, 4), 1: (-4, 4), "target": (-4, 4)}
+    ledger = Ledger.in_memory()
+    model = SharedPrior(budget=Budget(4.0), ranges=ranges, ledger=ledger)
+    monkeypatch.setattr("tacit.estimator.home.trust_in_rows", by_all)
+    with pytest.raises(IsolationError, match="how far rows are believed"):
+        model.fit(X, X[:, 0], task)
+    assert len(ledger.entries()) == 1
 
 
 def _squared() -> tuple[Any, Any, bool]:

@@ -16,6 +16,7 @@ from tacit.linear.losses import Loss
 from tacit.linear.row_trust import trust_in_rows
 from tacit.machine import of_slices
 from tacit.parameters import LARGEST
+from tacit.privacy.isolation import require_alone
 from tacit.tasks import Schema, TaskSet
 from tacit.tasks.label_texts import canonical_labels
 from tacit.tasks.schema import TOGETHER, with_ones
@@ -80,11 +81,19 @@ class Home:
 
     @cached_property
     def weighed(self) -> Home:
-        """With how far each task's rows are to be believed, for the squared loss."""
-        if self.problems.trust is not None or not self.loss.quadratic:
+        """With how far each task's rows are to be believed, for the squared loss. One task, chosen
+        in secret, is asked alone: what it sends first, which the engine holds against itself,
+        does not depend on it."""
+        p = self.problems
+        if p.trust is not None or not self.loss.quadratic:
             return self
-        trust = trust_in_rows(self.problems)
-        return replace(self, problems=replace(self.problems, trust=trust))
+        trust, all_of_them = trust_in_rows(p), range(p.n_tasks)
+        require_alone(
+            "how far rows are believed",
+            lambda tasks: trust_in_rows(p.select(all_of_them[tasks])),
+            trust,
+        )
+        return replace(self, problems=replace(p, trust=trust))
 
     @cached_property
     def speaks(self) -> BoolArray:

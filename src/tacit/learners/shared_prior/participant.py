@@ -48,10 +48,8 @@ class Tasks:
     n_tasks: int  # m of the run, wherever the others are
 
     def select(self, units: Sequence[int]) -> Tasks:
-        """These tasks only, in this order. One alone finds by itself how far its rows are to be
-        believed: that is held against what it said among others."""
-        home = self.home.weighed if len(units) > 1 else self.home
-        return replace(self, home=home.select(units))
+        """These tasks only, in this order."""
+        return replace(self, home=self.home.weighed.select(units))
 
     @property
     def speaks(self) -> BoolArray:
