@@ -30,6 +30,7 @@ from tacit.privacy.accounting import Event, Gaussian, Pure
 from tacit.privacy.asking import Asked
 from tacit.privacy.budget import Budget, Neighbours
 from tacit.privacy.chain import Row, canonical, link
+from tacit.privacy.committing import Caller, Line
 from tacit.privacy.ledger import Anchor, Key, Ledger, Release
 from tacit.privacy.mechanisms import GaussianSum
 from tacit.privacy.store import IndexedKey, Store
@@ -821,3 +822,32 @@ def test_a_digest_covers_kind_payload_and_everything_before() -> None:
 def test_an_entry_number_is_used_once(path: Path) -> None:
     with opened(path) as ledger, pytest.raises(LedgerError, match="UNIQUE"):
         ledger._store.append(Row(1, "run", "{}", bytes(32)))
+
+
+def test_who_was_interrupted_while_leaving_keeps_nobody_waiting() -> None:
+    """Ctrl-C a moment after a commit: the process had waited for itself ever after."""
+    line, led = Line(), []
+
+    def twice() -> None:
+        for _ in range(2):  # and does not leave
+            caller = Caller(int)
+            line.join(caller)
+            assert line.take() == [caller]
+            led.append(caller.leads)
+
+    thread = threading.Thread(target=twice, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert led == [True, True]
+
+
+def test_whoever_waits_behind_one_who_was_interrupted_leads_next() -> None:
+    line, first, again, behind = Line(), Caller(int), Caller(int), Caller(int)
+    line.join(first)
+    line.take()
+    behind.thread = -1  # of another thread
+    line._waiting.append(behind)
+    again.call()  # so that it need not wait here
+    line.join(again)
+    assert behind.leads
+    assert not again.leads

@@ -43,6 +43,7 @@ class Caller:
         self._decide, self._result = decide, None
         self._error: BaseException | None = None
         self.done = self.leads = False
+        self.thread = threading.get_ident()
         self._called = threading.Lock()  # shut until it is done, or leads
         self._called.acquire()
 
@@ -86,7 +87,8 @@ class Line:
 
     def __init__(self) -> None:
         self._mutex = threading.Condition()
-        self._led, self._expected, self._asking = False, 1, 0
+        self._expected, self._asking = 1, 0
+        self._leader: Caller | None = None
         self._waiting: list[Caller] = []
         self._taken: list[Caller] = []
         _LINES.add(self)
@@ -106,13 +108,17 @@ class Line:
                     self._mutex.notify()
 
     def join(self, caller: Caller) -> None:
-        """Wait until the caller is done, or leads."""
+        """Wait until the caller is done, or leads. Nobody is here twice: whom an interrupt kept
+        from leaving has left."""
         with self._mutex:
+            self._waiting = [each for each in self._waiting if each.thread != caller.thread]
+            if self._leader is not None and self._leader.thread == caller.thread:
+                self._hand_on()
             self._waiting.append(caller)
             if len(self._waiting) >= self._expected:
                 self._mutex.notify()
-            if not self._led:
-                self._led = caller.leads = True
+            if self._leader is None:
+                self._leader, caller.leads = caller, True
                 return
         caller.wait()
 
@@ -134,16 +140,19 @@ class Line:
             return
         with self._mutex:
             self._waiting = [each for each in self._waiting if each is not caller]
-            if not caller.leads:
-                return
-            for each in self._taken:
-                if not each.done:
-                    each.failed(LedgerError(_undone("interrupted")), own=False)
-                each.call()
-            self._taken, self._led = [], bool(self._waiting)
-            if self._led:
-                self._waiting[0].leads = True
-                self._waiting[0].call()
+            if caller.leads:
+                self._hand_on()
+
+    def _hand_on(self) -> None:
+        """From who led to the next."""
+        for each in self._taken:
+            if not each.done:
+                each.failed(LedgerError(_undone("interrupted")), own=False)
+            each.call()
+        self._taken, self._leader = [], next(iter(self._waiting), None)
+        if self._leader is not None:
+            self._leader.leads = True
+            self._leader.call()
 
 
 _LINES: WeakSet[Line] = WeakSet()
