@@ -87,13 +87,14 @@ def test_a_certificate_that_hides_what_is_open_is_refused(
     ("more", "told"),
     [
         (("--person", "patient"), "--person goes with --protect person"),
+        (("--silos-per-person", "2"), "--silos-per-person goes with --protect person"),
         (("--protect", "everybody"), "expected task or person"),
         (("--protect", "person", "--person", "nobody"), "nobody"),
         (("--protect", "person", "--person", "days"), "--person and --task or --target"),
         (("--protect", "person", "--learner", "low-rank"), "--learner shared or mean"),
         (("--protect", "person", "--neighbours", "zero-out"), "use replace"),
     ],
-    ids=["task", "unknown", "no column", "target", "learner", "zero-out"],
+    ids=["task", "silos", "unknown", "no column", "target", "learner", "zero-out"],
 )
 def test_what_means_nothing_is_refused(
     visits: tuple[str, ...], command: Command, more: tuple[str, ...], told: str
@@ -123,6 +124,25 @@ def test_names_that_are_in_two_silos_are_told_in_a_line(
     (line,) = [line for line in done.err.splitlines() if "names of people" in line]
     assert line.startswith("tacit: warning: ")
     assert "are in more than 1 of the silos: if they are the same people" in line
+
+
+def test_people_who_may_be_in_two_silos_are_charged_together(
+    visits: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    table = tmp_path / "visits.csv"
+    table.write_text(table.read_text().replace("h0,p0-", "h0,p1-"))
+    named = (*visits, "--protect", "person", "--person", "patient", "--silos-per-person", "2")
+    done = command(*named)
+    assert done.code == 0, done.err
+    assert "names of people" not in done.err
+    found = json.loads((tmp_path / "model" / "certificate.json").read_text())
+    assert "the data of up to 2 silos" in found["guarantee"]["unit"]
+    assert found["guarantee"]["epsilon"] <= found["budget"]["epsilon"] * (1 + 1e-9)
+    verdict = command("verify", str(tmp_path / "model"))
+    assert verdict.code == 0, verdict.err
+    other = command(*named[:-1], "3", "--resume")
+    assert other.code == 2
+    assert "silos_per_person was 2, is 3" in other.err
 
 
 def test_silos_that_did_the_same_are_one_line_of_the_inventory(

@@ -27,6 +27,7 @@ from tacit.privacy.accounting import Cost, Pure, pure_epsilon
 from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.local import LocalGaussian, LocalMechanism, PrivUnitG, SampledLaplace
+from tacit.privacy.not_covered import DELTA
 
 BUDGET = Budget(2.0)
 ROWS = np.arange(12.0).reshape(6, 2) / 20
@@ -143,6 +144,16 @@ def test_guarantees_say_what_holds_and_what_does_not() -> None:
     assert "next user" in guarantee(claimed, BUDGET).reason
     assert not guarantee(mechanism(), None).proven
     assert guarantee(None, BUDGET).epsilon == 0.0
+
+
+def test_what_delta_allows_is_said_of_a_user_and_of_no_number_of_units() -> None:
+    for reports in (1, 3):
+        said = [s for s in guarantee(mechanism("gaussian"), BUDGET, reports=reports).not_covered
+                if s.startswith(DELTA)]  # fmt: skip
+        assert said == ["delta: a user's vector may leak whole with a chance of up to one in "
+                        "100,000, in all that they report"]  # fmt: skip
+    pure = guarantee(mechanism("laplace"), Budget(2.0, 0.0))
+    assert not any(s.startswith(DELTA) for s in pure.not_covered)
 
 
 def test_no_delta_of_zero_is_claimed_of_noise_drawn_in_floating_point() -> None:

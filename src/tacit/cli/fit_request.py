@@ -70,6 +70,9 @@ class FitRequest:
         str | None,
         typer.Option(help="With --protect person: the column that says whose row it is."),
     ] = None
+    silos_per_person: Annotated[
+        int, typer.Option(min=1, help="With --protect person: in so many tasks may somebody be.")
+    ] = 1
     learner: Annotated[str, one_of(*learner_names(), told=f"auto, {', '.join(LEARNERS)}.")] = "auto"
     loss: Annotated[
         str, one_of("auto", "squared", "logistic", told="auto, squared or logistic.")
@@ -203,6 +206,8 @@ class FitRequest:
         if self.protect == "task":
             if self.person is not None:
                 raise InvalidInput("--person goes with --protect person")
+            if self.silos_per_person > 1:
+                raise InvalidInput("--silos-per-person goes with --protect person")
             if self.learner == OF_NODES and self.neighbours != "replace":
                 raise InvalidInput(
                     f"--learner {OF_NODES}: the number of rows of a task is public; use replace"

@@ -172,6 +172,7 @@ def _options(request: FitRequest, data: FitData) -> dict[str, Any]:
         "ranges": to_json(data.schema),
         "cap": [request.cap, request.cap_delta],
         "attested": list(request.attested),
+        **({"silos_per_person": request.silos_per_person} if request.silos_per_person > 1 else {}),
     }
 
 
@@ -203,7 +204,7 @@ def _fitted(
         noise=request.noise,
         random_state=request.seed,
         run=state.run,
-        **({} if data.person is None else {"unit": PROTECTED[request.protect]}),
+        **({} if data.person is None else _of_people(request)),
     )
     named = {} if request.person is None else {"person": data.person}
     label = training.labels[:1]
@@ -222,6 +223,10 @@ def _fitted(
         if not ledger.begun(state.run):
             _forget(request.out, state)
         raise
+
+
+def _of_people(request: FitRequest) -> dict[str, Any]:
+    return {"unit": PROTECTED[request.protect], "silos_per_person": request.silos_per_person}
 
 
 def _forget(out: Path, state: RunState) -> None:

@@ -28,10 +28,11 @@ from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.dataset_account import IN_FLOATS
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms.local import LocalMechanism
-from tacit.privacy.not_covered import PREPROCESSING, REPORTS, not_covered
+from tacit.privacy.not_covered import DELTA, PREPROCESSING, REPORTS, not_covered
 from tacit.privacy.planning import SIMULATED
 from tacit.privacy.release import Key, Mechanism, new_run
 from tacit.privacy.runs import RunTerms
+from tacit.rounding import odds
 from tacit.tasks import task_codes
 
 ONCE = "each row another person, who reports once"
@@ -163,7 +164,7 @@ def guarantee(
         epsilon=budget.epsilon,
         delta=delta,
         unit=_unit(mechanism.event("replace"), reports),
-        not_covered=not_covered(LOCAL.not_covered, delta, 1),
+        not_covered=_left_open(delta),
         accountant=_accountant(mechanism, budget),
         secure_noise=exact and not simulated,
         proven=not doubts,
@@ -171,6 +172,13 @@ def guarantee(
         run_epsilon=budget.epsilon,
         run_delta=delta,
     )
+
+
+def _left_open(delta: float) -> tuple[str, ...]:
+    """What is not covered, with δ said of a user: nobody knows how many report."""
+    said = not_covered(LOCAL.not_covered, 0.0, 1)
+    leak = f"{DELTA} a user's vector may leak whole with a chance of up to"
+    return said if delta == 0 else (*said, f"{leak} {odds(delta)}, in all that they report")
 
 
 def _accountant(mechanism: LocalMechanism, budget: Budget) -> str:
@@ -192,7 +200,7 @@ def on_device(mechanism: LocalMechanism, promised: Guarantee, delta: float) -> G
     return replace(
         promised,
         delta=delta,
-        not_covered=not_covered(LOCAL.not_covered, delta, 1),
+        not_covered=_left_open(delta),
         secure_noise=False,
         proven=promised.proven and delta > 0,
         reason="; ".join(filter(None, reasons)),

@@ -46,6 +46,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.planning import Door, history, open_door
 from tacit.privacy.release import new_run
 from tacit.tasks import Schema, TaskSet
+from tacit.tasks.tables import rows_and_people
 
 
 @learner
@@ -126,13 +127,15 @@ class FederatedMTL(NetworksInSilos):
     ) -> FederatedMTL:
         """Learns from all clients; ``task`` says whose each row is.
 
-        ``person`` (N,): with ``unit="example"``, whom in a silo each row is about. ``progress`` is
-        told (step, done, of) after each round; None: a terminal shows it; False: nobody is told.
-        ``watch=(X, y, task)``: rows of the trusted side; loss and accuracy on them and ε after each
-        round go to ``private_history_``. They steer nothing.
+        ``person`` (N,): with ``unit="example"``, whom in a silo each row is about, or a frame's
+        column of that name. ``progress`` is told (step, done, of) after each round; None: a
+        terminal shows it; False: nobody is told. ``watch=(X, y, task)``: rows of the trusted side;
+        loss and accuracy on them and ε after each round go to ``private_history_``. They steer
+        nothing.
         """
         self._check()
         self._require_unit(person, watch)
+        X, task, person = rows_and_people(X, task, person)
         X, task = self._named(X, y, task)
         rows = as_rows(self._coded(X), self._dtype()).to(chosen_device(self.device))
         stacked = Stacked(self._module(), rows[:2])

@@ -60,7 +60,7 @@ from tacit.silos.silo_plan import (
 )
 from tacit.tasks import Schema, TaskSet
 from tacit.tasks.labels import require_present
-from tacit.tasks.tables import as_vector
+from tacit.tasks.tables import as_vector, rows_and_people
 from tacit.tasks.taskset import task_codes
 
 TWIN_ROUNDS = 6
@@ -94,8 +94,9 @@ class InsideSilos(PublicModels):
     def fit(
         self, X: Any, y: Any, task: Any = None, *, person: Any = None, progress: Asked = None
     ) -> Self:
-        """Learns from all tasks; ``person`` (N,) says whose row each is, where people are
-        protected."""
+        """Learns from all tasks; ``person`` (N,), or a frame's column of that name, says whose row
+        each is, where people are protected."""
+        X, task, person = rows_and_people(X, task, person)
         with self._naming(person):
             super().fit(X, y, task, progress=progress)
         return self

@@ -110,28 +110,53 @@ def as_table(X: object, names: Sequence[str] | None = None) -> Table:
     return table if names is None else _renamed(table, names)
 
 
-def rows_and_labels(X: object, task: object) -> tuple[Any, Any]:
+def rows_and_labels(X: object, task: object, role: str = "task") -> tuple[Any, Any]:
     """X and the label of each row, where ``task`` may name a column of a frame, which is then no
-    feature.
+    feature; or the ``role`` that it has, the person of each row.
 
     >>> import polars
     >>> X, task = rows_and_labels(polars.DataFrame({"school": ["a"], "age": [7]}), "school")
     >>> X.names, task.tolist()
     (('age',), ['a'])
     """
-    if not isinstance(task, str) or not is_frame(X) or task not in map(str, X.columns):  # type: ignore[attr-defined] # a frame has them
+    if not isinstance(task, str) or task not in _own_names(X):
         return _dense(X), task
     table = as_table(X)
-    return table.without(task), table.column(task, "task")
+    return table.without(task), table.column(task, role)
 
 
-def require_labels(task: object) -> None:
+def _own_names(X: Any) -> tuple[str, ...]:
+    """Of a frame's columns, or of a table's that was one."""
+    if isinstance(X, Table):
+        return X.names if X.named else ()
+    return tuple(map(str, X.columns)) if is_frame(X) else ()
+
+
+def require_labels(task: object, role: str = "task") -> None:
     """Refuse a text where labels are expected: it is the name of no column."""
     if isinstance(task, str):
         raise InvalidInput(
-            f"task is {task!r}, and X has no such column; expected the name of a frame's column, "
+            f"{role} is {task!r}, and X has no such column; expected the name of a frame's column, "
             "or a label for each row"
         )
+
+
+def rows_and_people(X: object, task: object, person: object) -> tuple[Any, Any, Any]:
+    """As rows_and_labels, where ``person``, too, may name a column of a frame.
+
+    >>> import polars
+    >>> X = polars.DataFrame({"ward": ["a"], "patient": ["p"], "age": [7]})
+    >>> X, task, person = rows_and_people(X, "ward", "patient")
+    >>> X.names, task.tolist(), person.tolist()
+    (('age',), ['a'], ['p'])
+    """
+    if not isinstance(person, str):
+        return X, task, person
+    if isinstance(task, str) and task == person:
+        raise InvalidInput(f"task and person are both {person!r}; expected two columns")
+    X, person = rows_and_labels(X, person, "person")
+    require_labels(person, "person")
+    return *rows_and_labels(X, task), person
 
 
 def has_names(X: object) -> bool:

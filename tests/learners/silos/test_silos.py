@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 from tacit import Budget, Ledger, MeanRegularized, SharedPrior
@@ -199,6 +201,28 @@ def test_a_person_in_more_silos_than_declared_is_warned_of(data: Generated) -> N
     ):
         silos(data).fit(data.X, data.y, **given)
     silos(data, silos_per_person=2).fit(data.X, data.y, **given)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_a_column_of_a_frame_may_say_whose_row_each_is(data: Generated, frame: Any) -> None:
+    columns = {f"x{j}": column for j, column in enumerate(data.X.T)}
+    whose = [f"{at}, patient {i // 2}" for i, at in enumerate(data.task)]
+    named = frame(columns | {"clinic": data.task, "patient": whose})
+    one = silos(data).fit(named, data.y, task="clinic", person="patient")
+    two = silos(data).fit(data.X, data.y, task=data.task, person=whose)
+    assert one.feature_names_in_.tolist() == list(columns)
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    assert one.guarantee_ == two.guarantee_
+
+
+def test_a_name_of_no_column_or_of_the_tasks_is_refused_as_a_person(data: Generated) -> None:
+    frame = pl.DataFrame({"x": data.y, "clinic": data.task})
+    for given, said in (
+        ("patient", "person is 'patient', and X has no such column"),
+        ("clinic", "task and person are both 'clinic'"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            silos(data).fit(frame, data.y, task="clinic", person=given)
 
 
 def test_a_missing_name_is_told_as_one(data: Generated) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import nn
@@ -190,6 +191,16 @@ def test_with_a_declared_number_of_rows_nobody_counts_more_than_once() -> None:
     far, near = (m.shared_["centres"].value for m in (fitted(), once))
     assert not np.allclose(far, near)
     assert once.guarantee_.epsilon == pytest.approx(8.0, rel=1e-6)
+
+
+def test_a_column_of_a_frame_may_say_whose_row_each_is() -> None:
+    frame = pl.DataFrame(X, schema=["a", "b", "c"])
+    whose = [f"patient {i}" for i in np.arange(len(Y)) // 2]
+    named = frame.with_columns(clinic=pl.Series(TASK), patient=pl.Series(whose))
+    one = made().fit(named, Y, "clinic", person="patient")
+    two = made().fit(frame, Y, TASK, person=whose)
+    assert one.feature_names_in_.tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(one.shared_["centres"].value, two.shared_["centres"].value)
 
 
 def test_a_person_in_several_silos_is_warned_of() -> None:
