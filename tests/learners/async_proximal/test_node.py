@@ -26,6 +26,7 @@ from tacit.learners.async_proximal.formulations import (
 from tacit.learners.async_proximal.node import Own, PrivateNode, example_gradients
 from tacit.learners.async_proximal.node_mechanisms import Sampled
 from tacit.learners.async_proximal.plan import (
+    ADVERSARY,
     SILENT,
     Allowance,
     NodePlan,
@@ -83,7 +84,7 @@ def doors(
 ) -> list[Door]:
     rng = np.random.default_rng(0) if seeded else None
     whole = Door(ledger, "run", tuple(labels), tuple(budgets), np.ones(len(labels)), 1.0, rng)
-    return node_doors(whole)
+    return node_doors(replace(whole, promise=ADVERSARY))
 
 
 # --- what leaves ---------------------------------------------------------------------------------
