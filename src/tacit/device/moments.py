@@ -212,10 +212,8 @@ def believed(rows: Rows) -> Pass:
     found = rows.moments()
     ridge = Ridge.of(found.sizes, *found.moments())
     t = trust(ridge, partial(rows.sums, ridge))
-    wide = t[:, None]
-    return Pass(
-        found.n_tasks, found.sizes * t, found.G * wide[:, :, None], found.g * wide, found.yy * t
-    )
+    G, g = found.G * t[:, None, None], found.g * t[:, None]
+    return Pass(found.n_tasks, found.sizes * t, G, g, found.yy * t)
 
 
 @dataclass(frozen=True)

@@ -91,11 +91,11 @@ class BetweenTasks(PrivateLearner):
         home.weighed  # noqa: B018  # it stays with them
 
     def _tasks(self, home: Home, n_tasks: int) -> Tasks:
-        return (
-            Tasks(home.weighed, n_tasks)
-            if self._device is None
-            else self._device.tasks(home, n_tasks)
-        )
+        if self._device is None:
+            self._look_at(home)  # before anything leaves; it stays with home
+            return Tasks(home, n_tasks)
+        found: Tasks = self._device.tasks(home, n_tasks)
+        return found
 
     def _at_home(self, home: Home, shared: Message) -> FloatArray:
         if not is_shared(shared):
